@@ -1,0 +1,85 @@
+"""One training run, a whole family of encoder sizes.
+
+Importing the package registers model type `"elastic"` with transformers' Auto classes. Nothing else is loaded until it
+is used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .auto import watch_auto_classes
+
+
+if TYPE_CHECKING:
+    from .compression.convert import convert
+    from .compression.extract import extract
+    from .compression.rank import rank
+    from .compression.stock import to_stock
+    from .hub.family import export_family, load_family
+    from .modeling.configuration_elastic import ElasticConfig
+    from .modeling.modeling_elastic import (
+        ElasticForMaskedLM,
+        ElasticForMultipleChoice,
+        ElasticForQuestionAnswering,
+        ElasticForSequenceClassification,
+        ElasticForTokenClassification,
+        ElasticModel,
+    )
+    from .modeling.subnet_elastic import SubnetConfig
+    from .training.arguments import ElasticTrainingArguments
+    from .training.trainer import ElasticTrainer
+
+__version__ = "0.1.0"
+
+_MODULES = {
+    "convert": "compression.convert",
+    "extract": "compression.extract",
+    "rank": "compression.rank",
+    "to_stock": "compression.stock",
+    "export_family": "hub.family",
+    "load_family": "hub.family",
+    "ElasticConfig": "modeling.configuration_elastic",
+    "ElasticForMaskedLM": "modeling.modeling_elastic",
+    "ElasticForMultipleChoice": "modeling.modeling_elastic",
+    "ElasticForQuestionAnswering": "modeling.modeling_elastic",
+    "ElasticForSequenceClassification": "modeling.modeling_elastic",
+    "ElasticForTokenClassification": "modeling.modeling_elastic",
+    "ElasticModel": "modeling.modeling_elastic",
+    "SubnetConfig": "modeling.subnet_elastic",
+    "ElasticTrainingArguments": "training.arguments",
+    "ElasticTrainer": "training.trainer",
+}
+
+__all__ = [
+    "ElasticConfig",
+    "ElasticForMaskedLM",
+    "ElasticForMultipleChoice",
+    "ElasticForQuestionAnswering",
+    "ElasticForSequenceClassification",
+    "ElasticForTokenClassification",
+    "ElasticModel",
+    "ElasticTrainer",
+    "ElasticTrainingArguments",
+    "SubnetConfig",
+    "convert",
+    "export_family",
+    "extract",
+    "load_family",
+    "rank",
+    "to_stock",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+watch_auto_classes()
