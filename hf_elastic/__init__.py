@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from .auto import watch_auto_classes
 
-
 if TYPE_CHECKING:
     from .compression.convert import convert
     from .compression.extract import extract

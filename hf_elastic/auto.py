@@ -10,7 +10,6 @@ import sys
 
 import wrapt
 
-
 _CONFIGURATION = "hf_elastic.modeling.configuration_elastic"
 _MODELING = "hf_elastic.modeling.modeling_elastic"
 # What must be there before a class can be registered, and the name that shows that a module, if its import has begun,

@@ -1,1 +1,1 @@
-"""What the model is. Everything here travels with a checkpoint as remote code: torch, transformers and siblings only."""
+"""What the model is. It travels with every checkpoint as remote code: torch, transformers and siblings only."""

@@ -7,7 +7,6 @@ from transformers.configuration_utils import PreTrainedConfig
 
 from .subnet_elastic import LayerSize, SubnetConfig, check_nested
 
-
 # Where a saved checkpoint's own code defines each Auto class. Complete in every checkpoint, whichever class saved it.
 AUTO_MAP = {
     "AutoConfig": "configuration_elastic.ElasticConfig",
@@ -41,11 +40,11 @@ class ElasticConfig(PreTrainedConfig):
             [`SubnetConfig`].
 
     Raises:
-        ValueError: If a size is not positive, `hidden_size` is not a multiple of `num_attention_heads` while `head_dim`
-            is missing, or a subnet does not fit.
+        ValueError: If a size is not positive, `head_dim` is missing and `hidden_size` is not a multiple of
+            `num_attention_heads`, or a subnet does not fit.
 
     Example:
-        >>> config = ElasticConfig(num_hidden_layers=6, hidden_size=384, num_attention_heads=12, intermediate_size=1536)
+        >>> config = ElasticConfig(num_hidden_layers=6, hidden_size=384, intermediate_size=1536)
         >>> config.subnets = {"small": SubnetConfig.scaled(config, width=0.5, depth=0.5)}
         >>> config.subnets["small"].layers
         (0, 3, 5)

@@ -31,16 +31,15 @@ from transformers.utils.output_capturing import capture_outputs
 from .configuration_elastic import ElasticConfig
 from .subnet_elastic import LayerSize, SubnetConfig
 
-
 # No `from __future__ import annotations` here: `AutoModel.register` reads the annotation of `config` as a class.
 
 
 class ElasticLinear(nn.Linear):
     """A linear layer that can run as the leading block of its weight.
 
-    Without sizes it is `nn.Linear`, so that adapters, quantizers and exporters treat it as one. Replacements of it that
-    know no sizes (a LoRA layer, a 4-bit layer) fail loudly when a sub-network asks for a block, instead of silently
-    ignoring what they add.
+    Without sizes it is `nn.Linear`, so that adapters, quantizers and exporters treat it as one. Replacements of it
+    that know no sizes (a LoRA layer, a 4-bit layer) fail loudly when a sub-network asks for a block, instead of
+    silently ignoring what they add.
     """
 
     def forward(
@@ -328,8 +327,8 @@ class ElasticModel(ElasticPreTrainedModel):
                 [`~ElasticPreTrainedModel.use_subnet`], which is the full model unless it was set.
 
         Returns:
-            `BaseModelOutputWithPooling`: `last_hidden_state` of shape `(batch, length, hidden_size)`, `pooler_output` of
-            shape `(batch, hidden_size)`, and one hidden state per layer that ran, preceded by the embeddings, if
+            `BaseModelOutputWithPooling`: `last_hidden_state` of shape `(batch, length, hidden_size)`, `pooler_output`
+            of shape `(batch, hidden_size)`, and one hidden state per layer that ran, preceded by the embeddings, if
             `output_hidden_states=True`.
 
         Raises:

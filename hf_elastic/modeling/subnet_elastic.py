@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-
 if TYPE_CHECKING:
     from .configuration_elastic import ElasticConfig
 
@@ -95,7 +94,7 @@ class SubnetConfig:
                 Multiplier of the feed-forward neurons alone; `width` by default.
 
         Returns:
-            `SubnetConfig`: Whole heads, at least one; neurons rounded to multiples of 32, at least 32 or all there are.
+            `SubnetConfig`: Whole heads, at least one; neurons in multiples of 32, at least 32 or all there are.
 
         Raises:
             ValueError: If a multiplier lies outside (0, 1].
@@ -171,7 +170,7 @@ class SubnetConfig:
             entries = value if isinstance(value, tuple) else (value,) * len(layers)
             if len(entries) != len(layers):
                 raise ValueError(
-                    f"{name}={value} has {len(entries)} entries for {len(layers)} kept layers: give one per kept layer."
+                    f"{name}={value} has {len(entries)} entries, but {len(layers)} layers are kept: give one for each."
                 )
             for size, entry in zip(sizes, entries, strict=True):
                 if entry > getattr(size, name):
