@@ -1,0 +1,151 @@
+"""From a pretrained checkpoint to a supernet with the same outputs."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import transformers
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers.utils import logging
+
+from ..modeling import modeling_elastic
+from ..modeling.configuration_elastic import AUTO_MAP, ElasticConfig
+from ..modeling.modeling_elastic import ElasticPreTrainedModel
+from .sources import Head, Source, UnsupportedSourceError, find_source
+
+logger = logging.get_logger(__name__)
+
+# Tasks by the Auto class that loads a checkpoint for them.
+TASKS = {
+    "feature-extraction": "AutoModel",
+    "masked-lm": "AutoModelForMaskedLM",
+    "sequence-classification": "AutoModelForSequenceClassification",
+    "token-classification": "AutoModelForTokenClassification",
+    "question-answering": "AutoModelForQuestionAnswering",
+    "multiple-choice": "AutoModelForMultipleChoice",
+}
+
+
+def convert(source: str | Path | PreTrainedModel, task: str | None = None, **kwargs: Any) -> ElasticPreTrainedModel:
+    """Makes a supernet of a pretrained encoder. Its logits are the source's.
+
+    Args:
+        source (`str`, `Path` or `PreTrainedModel`):
+            Hub id or folder of a checkpoint, or a loaded model, which is left as it is.
+        task (`str`, *optional*):
+            One of `"feature-extraction"`, `"masked-lm"`, `"sequence-classification"`, `"token-classification"`,
+            `"question-answering"` and `"multiple-choice"`. By default what the checkpoint was saved for. A head that
+            the checkpoint lacks is initialized, as `from_pretrained` does.
+        **kwargs:
+            For a Hub id or folder, what `from_pretrained` takes (`num_labels`, `id2label`, `dtype`, `revision`, ...).
+            For a loaded model, configuration fields of the head that `task` adds (`num_labels`, `id2label`, ...).
+
+    Returns:
+        `ElasticPreTrainedModel`: The supernet, with the label maps, data type, device and mode of the source. Name its
+        sizes with `model.config.subnets = {...}`.
+
+    Raises:
+        UnsupportedSourceError: If the checkpoint is of another kind than those it lists, or has a setting that the
+            supernet cannot express. Tells so before any weights are read.
+        ValueError: If the task is unknown.
+        TypeError: If the source is neither a name nor a model.
+
+    Example:
+        >>> model = convert("google-bert/bert-base-uncased", task="sequence-classification", num_labels=3)
+        >>> model.config.subnets = {"small": SubnetConfig.scaled(model.config, width=0.5, depth=0.5)}
+    """
+    if task is not None and task not in TASKS:
+        raise ValueError(f"Unknown task {task!r}: possible are {list(TASKS)}.")
+    if isinstance(source, (str, Path)):
+        stock_model = _load(str(source), task, kwargs)
+    elif isinstance(source, PreTrainedModel):
+        stock_model = _with_head(source, task, kwargs)
+    else:
+        raise TypeError(
+            f"source is a {type(source).__name__}: give a Hub id, a folder or a transformers model "
+            "(merge adapters into it first)."
+        )
+    return _convert_model(stock_model)
+
+
+def _load(name: str, task: str | None, kwargs: dict[str, Any]) -> PreTrainedModel:
+    """Loads a checkpoint in its own class, once its configuration is known to be convertible."""
+    known = {key: kwargs[key] for key in ("cache_dir", "revision", "subfolder", "token") if key in kwargs}
+    config = AutoConfig.from_pretrained(name, **known)
+    source = _checked_source(config)
+    if task is not None:
+        return getattr(transformers, TASKS[task]).from_pretrained(name, **kwargs)
+    architecture = (config.architectures or ["AutoModel"])[0]
+    if architecture != "AutoModel":
+        _find_head(source, architecture)
+    return getattr(transformers, architecture).from_pretrained(name, **kwargs)
+
+
+def _with_head(model: PreTrainedModel, task: str | None, kwargs: dict[str, Any]) -> PreTrainedModel:
+    """Gives a loaded model in the class of the task, with a new head if it has another."""
+    source = _checked_source(model.config)
+    head = source.heads.get(type(model).__name__)
+    if task is None or (head is not None and AUTO_MAP[TASKS[task]].endswith(f".{head.elastic_class}")):
+        if kwargs:
+            raise ValueError(
+                f"{sorted(kwargs)} cannot be applied to a loaded {type(model).__name__}: they describe a head that is "
+                "added with `task`, or how a checkpoint is loaded from its name."
+            )
+        return model
+    if task == "feature-extraction":
+        return model.base_model
+    config = copy.deepcopy(model.config)
+    for key, value in kwargs.items():
+        setattr(config, key, value)
+    with_head = getattr(transformers, TASKS[task]).from_config(config, dtype=model.dtype).to(model.device)
+    with_head.base_model.load_state_dict(model.base_model.state_dict(), strict=False)
+    logger.warning(f"The head of {type(with_head).__name__} is new: train it before the model is used.")
+    return with_head.train(model.training)
+
+
+def _checked_source(config: PreTrainedConfig) -> Source:
+    if isinstance(config, ElasticConfig):
+        raise UnsupportedSourceError("The checkpoint is elastic already: load it with AutoModelFor….from_pretrained.")
+    source = find_source(config.model_type)
+    if getattr(config, "quantization_config", None) is not None:
+        raise UnsupportedSourceError(
+            "The checkpoint is quantized, and quantized weights cannot be cut: convert the unquantized one."
+        )
+    source.elastic_settings(config)
+    return source
+
+
+def _find_head(source: Source, class_name: str) -> Head:
+    if class_name not in source.heads:
+        raise UnsupportedSourceError(
+            f"{class_name} cannot be converted. Supported of {source.model_type} are {', '.join(source.heads)}; "
+            "give `task` to convert the encoder with another head."
+        )
+    return source.heads[class_name]
+
+
+def _convert_model(stock_model: PreTrainedModel) -> ElasticPreTrainedModel:
+    stock_config = stock_model.config
+    source = _checked_source(stock_config)
+    head = _find_head(source, type(stock_model).__name__)
+    has_pooler = getattr(stock_model.base_model, "pooler", None) is not None
+    config = ElasticConfig(
+        **{"add_pooling_layer": has_pooler, **source.elastic_settings(stock_config), **head.settings},
+        id2label=stock_config.id2label,
+        label2id=stock_config.label2id,
+        problem_type=stock_config.problem_type,
+        source_model_type=source.model_type,
+        name_or_path=stock_config.name_or_path,
+        attn_implementation=stock_config._attn_implementation,
+    )
+    model = getattr(modeling_elastic, head.elastic_class)(config)
+    model.to(dtype=stock_model.dtype, device=stock_model.device).train(stock_model.training)
+    weights = stock_model.state_dict()
+    dropped = [name for name in weights if name.startswith(head.dropped)]
+    model.load_state_dict(
+        {source.to_elastic_name(name, head): weight for name, weight in weights.items() if name not in dropped}
+    )
+    lost = sorted(set(dropped) - set(stock_model.all_tied_weights_keys.values()))
+    if lost:
+        logger.warning(f"{head.elastic_class} has no place for these weights of {type(stock_model).__name__}: {lost}.")
+    return model

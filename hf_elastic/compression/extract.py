@@ -1,0 +1,93 @@
+"""From a size of a supernet to a model that has only this size."""
+
+from collections import Counter
+from typing import Any
+
+import torch
+
+from ..modeling.configuration_elastic import ElasticConfig
+from ..modeling.modeling_elastic import ElasticPreTrainedModel
+from ..modeling.subnet_elastic import LayerSize, SubnetConfig
+
+# The weights of a layer that shrink with it: which dimension, and whether heads or neurons index it.
+SLICED_WEIGHTS = {
+    "attention.q_proj.weight": (0, "heads"),
+    "attention.q_proj.bias": (0, "heads"),
+    "attention.k_proj.weight": (0, "heads"),
+    "attention.k_proj.bias": (0, "heads"),
+    "attention.v_proj.weight": (0, "heads"),
+    "attention.v_proj.bias": (0, "heads"),
+    "attention.o_proj.weight": (1, "heads"),
+    "mlp.up_proj.weight": (0, "neurons"),
+    "mlp.up_proj.bias": (0, "neurons"),
+    "mlp.down_proj.weight": (1, "neurons"),
+}
+
+
+@torch.no_grad()
+def extract(model: ElasticPreTrainedModel, subnet: str | SubnetConfig | None) -> ElasticPreTrainedModel:
+    """Cuts one size out of a supernet, as a model of its own.
+
+    Args:
+        model (`ElasticPreTrainedModel`):
+            The supernet, or an extracted member. It is left as it is.
+        subnet (`str`, `SubnetConfig` or `None`):
+            A name in `model.config.subnets`, or a size; `None` copies the full model.
+
+    Returns:
+        `ElasticPreTrainedModel`: A model of the same class, with copies of the weights it keeps, and the label maps
+        and all other settings of the supernet. Layers that differ are written with `per_layer_config`. It has no
+        named subnets; name them to go on.
+
+    Raises:
+        ValueError: If the name is unknown or the size does not fit.
+    """
+    sizes = model.resolve_subnet(subnet).layer_sizes(model.config)
+    config = member_config(model.config, sizes)
+    config._attn_implementation = model.config._attn_implementation
+    member = type(model)(config).to(dtype=model.dtype, device=model.device).train(model.training)
+    weights = {}
+    for name, weight in model.state_dict().items():
+        before, is_layer, rest = name.partition("layers.")
+        if not is_layer:
+            weights[name] = weight
+            continue
+        layer, _, weight_name = rest.partition(".")
+        for position, size in enumerate(sizes):
+            if size.layer == int(layer):
+                weights[f"{before}layers.{position}.{weight_name}"] = _cut(weight, weight_name, size, config)
+    member.load_state_dict(weights)
+    return member
+
+
+def member_config(config: ElasticConfig, sizes: tuple[LayerSize, ...]) -> ElasticConfig:
+    """Gives the configuration of a model that has just these layers.
+
+    Args:
+        config ([`ElasticConfig`]):
+            Configuration of the supernet.
+        sizes (`tuple[LayerSize, ...]`):
+            The layers that are kept, see [`SubnetConfig.layer_sizes`].
+
+    Returns:
+        [`ElasticConfig`]: The most frequent sizes as global values, the others in `per_layer_config`.
+    """
+    values: dict[str, Any] = config.to_dict()
+    values.update(num_hidden_layers=len(sizes), subnets={}, per_layer_config={})
+    values["name_or_path"] = config.name_or_path
+    for axis in ("num_attention_heads", "intermediate_size"):
+        values[axis], _ = Counter(getattr(size, axis) for size in sizes).most_common(1)[0]
+        for position, size in enumerate(sizes):
+            if getattr(size, axis) != values[axis]:
+                values["per_layer_config"].setdefault(position, {})[axis] = getattr(size, axis)
+    if not values["per_layer_config"]:
+        del values["per_layer_config"]
+    return type(config)(**values)
+
+
+def _cut(weight: torch.Tensor, name: str, size: LayerSize, config: ElasticConfig) -> torch.Tensor:
+    if name not in SLICED_WEIGHTS:
+        return weight
+    dimension, axis = SLICED_WEIGHTS[name]
+    kept = size.intermediate_size if axis == "neurons" else size.num_attention_heads * config.head_dim
+    return weight.narrow(dimension, 0, kept)
