@@ -1,0 +1,138 @@
+"""Ranking changes the order of units and nothing else."""
+
+import copy
+
+import pytest
+import torch
+
+from hf_elastic import ElasticForSequenceClassification, rank
+
+from ..conftest import TINY, first_output, make_inputs, make_labels, randomize
+
+
+def batches(class_name, count=2):
+    return [{**make_inputs(class_name, seed), **make_labels(class_name)} for seed in range(count)]
+
+
+def test_the_full_models_outputs_stay(model):
+    class_name = type(model).__name__
+    if class_name == "ElasticModel":
+        pytest.skip("has no loss")
+    inputs = make_inputs(class_name, seed=5)
+    with torch.no_grad():
+        before, weights = first_output(model(**inputs)), copy.deepcopy(model.state_dict())
+        rank(model, batches(class_name))
+        after = first_output(model(**inputs))
+    torch.testing.assert_close(after, before, atol=1e-5, rtol=1e-5)
+    assert any(not torch.equal(weight, weights[name]) for name, weight in model.state_dict().items())
+
+
+def test_scores_are_the_gradient_of_a_gate_averaged_over_examples(classifier):
+    """The reference multiplies every unit by a gate of one, and differentiates one example's loss by it."""
+    batch = batches(type(classifier).__name__, 1)[0]
+    layers = classifier.model.layers
+    expected_heads = torch.zeros(len(layers), TINY["num_attention_heads"])
+    expected_neurons = torch.zeros(len(layers), TINY["intermediate_size"])
+    for row in range(3):
+        head_gates = torch.ones_like(expected_heads, requires_grad=True)
+        neuron_gates = torch.ones_like(expected_neurons, requires_grad=True)
+        handles = []
+        for index, layer in enumerate(layers):
+            handles.append(
+                layer.attention.o_proj.register_forward_pre_hook(
+                    lambda _, x, index=index: (x[0] * head_gates[index].repeat_interleave(8),)
+                )
+            )
+            handles.append(
+                layer.mlp.down_proj.register_forward_pre_hook(lambda _, x, index=index: (x[0] * neuron_gates[index],))
+            )
+        classifier(**{name: value[row : row + 1] for name, value in batch.items()}).loss.backward()
+        expected_heads += head_gates.grad.abs() / 3
+        expected_neurons += neuron_gates.grad.abs() / 3
+        for handle in handles:
+            handle.remove()
+    classifier.zero_grad()
+
+    importance = rank(classifier, [batch])
+    assert importance.num_examples == 3
+    torch.testing.assert_close(torch.stack(importance.heads), expected_heads)
+    torch.testing.assert_close(torch.stack(importance.neurons), expected_neurons)
+
+
+def test_afterwards_the_scores_descend(classifier):
+    data = batches(type(classifier).__name__)
+    rank(classifier, data)
+    for scores in (importance := rank(classifier, data)).heads + importance.neurons:
+        assert (scores.diff() <= 1e-6).all()
+
+
+def test_units_without_effect_come_last(classifier):
+    layer = classifier.model.layers[1]
+    with torch.no_grad():
+        layer.attention.o_proj.weight[:, :8] = 0
+        layer.mlp.down_proj.weight[:, 3] = 0
+    rank(classifier, batches(type(classifier).__name__))
+    assert layer.attention.o_proj.weight[:, -8:].abs().max() == 0
+    assert layer.mlp.down_proj.weight[:, -1].abs().max() == 0
+
+
+def test_batches_do_not_influence_each_other_and_order_does_not_matter(classifier):
+    data = batches(type(classifier).__name__, 3)
+    forward, backward = rank(copy.deepcopy(classifier), data), rank(copy.deepcopy(classifier), data[::-1])
+    for one, other in zip(forward.neurons, backward.neurons, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_model_state_is_left_alone(classifier):
+    classifier.train()
+    with classifier.use_subnet("small"):
+        rank(classifier, batches(type(classifier).__name__))
+        assert classifier.model.active_subnet == classifier.config.subnets["small"]
+    assert classifier.training
+    assert all(parameter.grad is None for parameter in classifier.parameters())
+    for module in classifier.modules():
+        assert not module._forward_pre_hooks
+
+
+def test_frozen_parameters_are_ranked_too(classifier):
+    reference = rank(copy.deepcopy(classifier), batches(type(classifier).__name__))
+    classifier.requires_grad_(False)
+    importance = rank(classifier, batches(type(classifier).__name__))
+    torch.testing.assert_close(importance.heads, reference.heads)
+
+
+@pytest.mark.parametrize(
+    ("problem_type", "labels"),
+    [
+        ("regression", torch.tensor([[0.1, 2.0, -1.0]] * 3)),
+        ("multi_label_classification", torch.tensor([[1.0, 0.0, 1.0]] * 3)),
+    ],
+)
+def test_other_problem_types(problem_type, labels, tiny_config):
+    tiny_config.problem_type = problem_type
+    model = randomize(ElasticForSequenceClassification(tiny_config)).eval()
+    inputs = make_inputs("ElasticForSequenceClassification")
+    before = model(**inputs).logits
+    importance = rank(model, [{**inputs, "labels": labels}])
+    torch.testing.assert_close(model(**inputs).logits, before, atol=1e-5, rtol=1e-5)
+    assert all(scores.max() > 0 for scores in importance.heads + importance.neurons)
+
+
+def test_max_batches(classifier):
+    assert rank(classifier, batches(type(classifier).__name__, 3), max_batches=2).num_examples == 6
+
+
+def test_bad_data_is_named(classifier):
+    weights = copy.deepcopy(classifier.state_dict())
+    with pytest.raises(ValueError, match="no batch"):
+        rank(classifier, [])
+    with pytest.raises(ValueError, match="gives no loss for a batch of .*input_ids"):
+        rank(classifier, [make_inputs("ElasticForSequenceClassification")])
+    classifier.config.problem_type = "regression"
+    with pytest.raises(ValueError, match="heads of layer 0 have scores that are not finite"):
+        rank(
+            classifier,
+            [{**make_inputs("ElasticForSequenceClassification"), "labels": torch.full((3, 3), float("nan"))}],
+        )
+    for name, weight in classifier.state_dict().items():
+        assert torch.equal(weight, weights[name]), name
