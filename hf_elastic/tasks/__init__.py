@@ -1,0 +1,1 @@
+"""Tasks: labelled data in, tokenised data sets and metrics out."""

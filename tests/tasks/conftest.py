@@ -1,0 +1,37 @@
+"""Real data and a real tokenizer for the task tests."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def cached_data(tmp_path, monkeypatch):
+    """Keeps what `datasets` writes out of the user's cache."""
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets-cache")
+
+
+@pytest.fixture(scope="session")
+def glue() -> Path:
+    """Folder of GLUE tasks as parquet files: `$HF_ELASTIC_DATA/glue`, or `shared/data/glue` beside the checkout."""
+    checkout = Path(__file__).resolve().parents[2]
+    folder = Path(os.environ.get("HF_ELASTIC_DATA", checkout.parent / "shared" / "data")) / "glue"
+    if not folder.is_dir():
+        pytest.skip(f"no GLUE rows at {folder}: set HF_ELASTIC_DATA to a folder that holds glue/<task>/train.parquet")
+    return folder
+
+
+@pytest.fixture
+def csv_file(tmp_path):
+    """Writes rows of text as a CSV file and gives its path."""
+
+    def write(*lines: str, name: str = "data.csv") -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return path
+
+    return write
