@@ -1,0 +1,1 @@
+"""A family on disk: its members, their cards, and the manifest that vouches for every file."""
