@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from .compression.extract import extract
     from .compression.rank import rank
     from .compression.stock import to_stock
-    from .hub.family import export_family, load_family
+    from .hub.exporting import export_family
+    from .hub.family import load_family
     from .modeling.configuration_elastic import ElasticConfig
     from .modeling.modeling_elastic import (
         ElasticForMaskedLM,
@@ -35,7 +36,7 @@ _MODULES = {
     "extract": "compression.extract",
     "rank": "compression.rank",
     "to_stock": "compression.stock",
-    "export_family": "hub.family",
+    "export_family": "hub.exporting",
     "load_family": "hub.family",
     "ElasticConfig": "modeling.configuration_elastic",
     "ElasticForMaskedLM": "modeling.modeling_elastic",

@@ -1,0 +1,176 @@
+"""Model cards of a family, rendered from its manifest alone, so that they can be written again at any time."""
+
+import re
+
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+
+from ..resources import model_cards_folder
+from .heads import HEADS
+from .manifest import SUPERNET_NAME, Manifest, Member
+from .table import family_table, markdown_table, megabytes, metric_names, metric_value, with_unit
+
+PICTURE_NAME = "pareto.png"
+
+
+def render_card(manifest: Manifest, member: Member) -> ModelCard:
+    """Renders the card of a member, or of the supernet: that is the card of the whole family.
+
+    Args:
+        manifest (`Manifest`):
+            The family.
+        member (`Member`):
+            One of its members, or `manifest.supernet`.
+
+    Returns:
+        `ModelCard`: Metadata and text. It shows the picture `pareto.png` if the family has a primary metric.
+
+    Raises:
+        ImportError: If jinja2 is not installed.
+    """
+    is_supernet = member.name == SUPERNET_NAME
+    folder = model_cards_folder()
+    # `ModelCard.from_template` gives templates no way to include one another.
+    template = "".join(
+        (folder / name).read_text(encoding="utf-8")
+        for name in ("family_card.md" if is_supernet else "member_card.md", "shared_sections.md")
+    )
+    head = HEADS[manifest.architecture]
+    return ModelCard.from_template(
+        _card_data(manifest, member),
+        template_str=template,
+        family=manifest,
+        member=member,
+        smallest=manifest.members[-1],
+        details=manifest.details,
+        auto_class=head.auto_class,
+        example_input=head.example_input,
+        with_unit=with_unit,
+        megabytes=megabytes(member.size_on_disk[manifest.formats[0]]),
+        conditions=_conditions(member),
+        architecture=_architecture(manifest, member),
+        intended_use=_intended_use(manifest),
+        table=markdown_table(family_table(manifest)),
+        evaluation=_evaluation(manifest),
+        picture=PICTURE_NAME if manifest.primary_metric else None,
+        training_data=_training_data(manifest),
+        source=_source(manifest),
+        limits=_limits(manifest, member),
+    )
+
+
+def _card_data(manifest: Manifest, member: Member) -> ModelCardData:
+    details = manifest.details
+    is_supernet = member.name == SUPERNET_NAME
+    results = [
+        result for size in (manifest.members if is_supernet else [member]) for result in _results(manifest, size)
+    ]
+    return ModelCardData(
+        library_name="transformers",
+        pipeline_tag=manifest.task,
+        tags=["elastic", "hf_elastic", "supernet" if is_supernet else "extracted"],
+        language=details.language,
+        license=details.license,
+        base_model=details.base_model,
+        datasets=[details.dataset_id] if details.dataset_id else None,
+        metrics=metric_names(manifest) or None,
+        eval_results=results or None,
+        model_name=(manifest.name if is_supernet else f"{manifest.name}-{member.name}") if results else None,
+    )
+
+
+def _results(manifest: Manifest, size: Member) -> list[EvalResult]:
+    details = manifest.details
+    dataset = details.dataset or details.dataset_id or "unknown"
+    return [
+        EvalResult(
+            task_type=manifest.task,
+            task_name=manifest.task.replace("-", " ").capitalize(),
+            # The Hub takes identifiers only here, also for data that it does not host.
+            dataset_type=details.dataset_id or re.sub(r"[^\w.]+", "-", dataset).strip("-").lower(),
+            dataset_name=dataset,
+            dataset_split=details.dataset_split,
+            metric_type=name,
+            metric_name=f"{name} ({size.name})",
+            metric_value=size.metrics[name],
+        )
+        for name in metric_names(manifest)
+        if name in size.metrics
+    ]
+
+
+def _conditions(member: Member) -> str:
+    latency = member.latency
+    threads = "" if latency.device != "cpu" else f", {latency.threads} thread{'s' if latency.threads > 1 else ''}"
+    return (
+        f"batch size {latency.batch_size}, {latency.dtype}, {latency.device}{threads}, {latency.processor}, "
+        f"{latency.date}"
+    )
+
+
+def _architecture(manifest: Manifest, member: Member) -> str:
+    layers = member.layers
+    heads = _range([layer.num_attention_heads for layer in layers])
+    neurons = _range([layer.intermediate_size for layer in layers])
+    kept = ""
+    if len(layers) < len(manifest.supernet.layers):
+        indices = ", ".join(str(layer.layer) for layer in layers)
+        kept = f" ({indices} of the supernet's 0 to {len(manifest.supernet.layers) - 1})"
+    return (
+        f"Architecture: `{manifest.architecture}`, {len(layers)} layer{'s' if len(layers) > 1 else ''}{kept}, "
+        f"hidden size {manifest.hidden_size}, {heads} attention heads and {neurons} feed-forward neurons per layer."
+    )
+
+
+def _range(values: list[int]) -> str:
+    return str(values[0]) if len(set(values)) == 1 else f"{min(values)} to {max(values)}"
+
+
+def _intended_use(manifest: Manifest) -> str:
+    use = manifest.details.description or (
+        f"Meant for {manifest.task.replace('-', ' ')}. Nothing else was recorded about the intended use."
+    )
+    labels = f"\n\nLabels: {', '.join(f'`{label}`' for label in manifest.labels)}." if manifest.labels else ""
+    return use + labels
+
+
+def _training_data(manifest: Manifest) -> str:
+    details = manifest.details
+    if details.dataset_id:
+        name = f"[{details.dataset or details.dataset_id}](https://huggingface.co/datasets/{details.dataset_id})"
+    else:
+        name = details.dataset
+    if name is None:
+        return details.training_data or "The training data was not recorded."
+    return f"Trained on {name}. {details.training_data or 'How many rows of it were used was not recorded.'}"
+
+
+def _source(manifest: Manifest) -> str:
+    if manifest.source is None:
+        return "The checkpoint that the supernet was converted from was not recorded."
+    kind = f", a checkpoint of type `{manifest.source_model_type}`" if manifest.source_model_type else ""
+    return f"The supernet comes from `{manifest.source}`{kind}."
+
+
+def _evaluation(manifest: Manifest) -> str:
+    if not manifest.primary_metric:
+        return "The sizes were not evaluated."
+    details = manifest.details
+    data = details.dataset or details.dataset_id
+    if data is None or details.dataset_split is None:
+        return "The data that the metrics were measured on was not recorded."
+    return f"Metrics were measured on the {details.dataset_split} split of {data}."
+
+
+def _limits(manifest: Manifest, member: Member) -> list[str]:
+    largest = manifest.members[0]
+    metric = manifest.primary_metric
+    limits = [f"Inputs of more than {manifest.max_length} tokens have to be cut or split."]
+    if member is not largest and metric in member.metrics and metric in largest.metrics:
+        own, best = metric_value(member.metrics[metric]), metric_value(largest.metrics[metric])
+        limits.append(f"This size reaches {metric} {own}, the largest one, `{largest.name}`, {best}.")
+    limits += [
+        "Latency was measured on one machine under the conditions given above; elsewhere it will differ.",
+        "No other data, domains or languages than those named here were evaluated, nor was bias. Whatever bias the "
+        "source checkpoint and the training data have is to be expected here.",
+    ]
+    return limits + ([manifest.details.limits] if manifest.details.limits else [])

@@ -1,0 +1,112 @@
+"""What only the user knows about a family, for its cards and its manifest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from huggingface_hub.utils import validate_repo_id
+
+Scalar = str | int | float | bool
+
+
+@dataclass(frozen=True)
+class TrainingDetails:
+    """What the cards say about purpose, data and training. Whatever is missing, the cards call unrecorded.
+
+    Args:
+        name (`str`, *optional*):
+            Title of the family. The name of the folder that it is written to by default.
+        description (`str`, *optional*):
+            Intended use, in Markdown.
+        dataset (`str`, *optional*):
+            Name of the training data for readers, e.g. `"BBC News"`.
+        dataset_id (`str`, *optional*):
+            The same on the Hub, if it is there, e.g. `"SetFit/bbc-news"`.
+        dataset_split (`str`, *optional*):
+            The part of it that the metrics were measured on, e.g. `"test"`.
+        training_data (`str`, *optional*):
+            How many rows of what were trained on, and how they were chosen, in Markdown.
+        settings (`Mapping[str, str | int | float | bool]`):
+            Training settings for a table, e.g. `{"epochs": 3, "learning rate": 2e-5}`.
+        language (`str` or `list[str]`, *optional*):
+            ISO 639 code or codes, e.g. `"en"`.
+        license (`str`, *optional*):
+            The Hub's identifier of the license, e.g. `"apache-2.0"`.
+        base_model (`str`, *optional*):
+            Hub id of the checkpoint that the supernet was converted from. Taken from the model by default, where that
+            was loaded from the Hub.
+        limits (`str`, *optional*):
+            Known limits besides those that the card derives itself, in Markdown.
+        citation (`str`, *optional*):
+            BibTeX entries.
+
+    Raises:
+        TypeError: If a value has another type.
+        ValueError: If a value is blank, or `dataset_id` or `base_model` cannot be a Hub id.
+    """
+
+    name: str | None = None
+    description: str | None = None
+    dataset: str | None = None
+    dataset_id: str | None = None
+    dataset_split: str | None = None
+    training_data: str | None = None
+    settings: dict[str, Scalar] = field(default_factory=dict)
+    language: str | list[str] | None = None
+    license: str | None = None
+    base_model: str | None = None
+    limits: str | None = None
+    citation: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in (known.name for known in fields(self) if known.name != "settings"):
+            value = getattr(self, name)
+            parts = value if name == "language" and isinstance(value, list) else [value]
+            if not all(part is None or isinstance(part, str) for part in parts):
+                raise TypeError(f"{name}={value!r}: expected text, got {type(value).__name__}.")
+            if not all(part is None or part.strip() for part in parts):
+                raise ValueError(
+                    f"{name}={value!r} is blank: leave it out, and the card says that it is not recorded."
+                )
+        for name in ("dataset_id", "base_model"):
+            value = getattr(self, name)
+            if value is not None and not is_hub_id(value):
+                raise ValueError(
+                    f"{name}={value!r} is not a Hub id, e.g. 'org/name': leave it out if it is not on the Hub."
+                )
+        if not isinstance(self.settings, Mapping):
+            raise TypeError(f"settings={self.settings!r}: expected a mapping of names to values.")
+        for name, value in self.settings.items():
+            if not isinstance(name, str) or not isinstance(value, Scalar):
+                raise TypeError(f"settings[{name!r}]={value!r}: expected text, a number or a boolean.")
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"settings[{name!r}]={value!r} is not finite: leave it out, or write it as text.")
+        object.__setattr__(self, "settings", dict(self.settings))  # frozen, and JSON knows no other mappings
+
+    @classmethod
+    def read(cls, values: TrainingDetails | Mapping[str, Any] | None) -> TrainingDetails:
+        """Accepts what callers give: the details themselves, a mapping of their fields, or nothing.
+
+        Raises:
+            ValueError: If the mapping has an unknown key.
+        """
+        if isinstance(values, cls):
+            return values
+        values = dict(values or {})
+        known = [known.name for known in fields(cls)]
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise ValueError(f"Unknown training detail {unknown[0]!r}: possible are {known}.")
+        return cls(**values)
+
+
+def is_hub_id(name: str) -> bool:
+    """Says whether a name has the form of a Hub id, e.g. `"org/model"`."""
+    try:
+        validate_repo_id(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,43 @@
+import pytest
+
+from hf_elastic.hub.details import TrainingDetails, is_hub_id
+
+
+def test_mappings_and_nothing_are_read():
+    details = TrainingDetails.read({"dataset": "BBC News", "settings": {"epochs": 3}})
+    assert details == TrainingDetails(dataset="BBC News", settings={"epochs": 3})
+    assert TrainingDetails.read(details) is details
+    assert TrainingDetails.read(None) == TrainingDetails()
+
+
+def test_an_unknown_key_is_named_with_the_possible_ones():
+    with pytest.raises(ValueError, match=r"Unknown training detail 'licence': possible are \['name', .*'license'"):
+        TrainingDetails.read({"licence": "mit"})
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "message"),
+    [
+        ({"license": 3}, TypeError, "license=3: expected text, got int"),
+        ({"language": ["en", 3]}, TypeError, r"language=\['en', 3\]: expected text"),
+        ({"dataset": " "}, ValueError, "dataset=' ' is blank: leave it out"),
+        ({"base_model": "./my model"}, ValueError, "base_model='./my model' is not a Hub id"),
+        ({"dataset_id": "a/b/c"}, ValueError, "dataset_id='a/b/c' is not a Hub id"),
+        (
+            {"settings": {"epochs": None}},
+            TypeError,
+            r"settings\['epochs'\]=None: expected text, a number or a boolean",
+        ),
+        ({"settings": {"patience": float("inf")}}, ValueError, r"settings\['patience'\]=inf is not finite"),
+        ({"settings": {3: 3}}, TypeError, r"settings\[3\]=3"),
+        ({"settings": [3]}, TypeError, r"settings=\[3\]: expected a mapping"),
+    ],
+)
+def test_unusable_values(values, error, message):
+    with pytest.raises(error, match=message):
+        TrainingDetails(**values)
+
+
+def test_hub_ids():
+    assert is_hub_id("bert-base-uncased") and is_hub_id("org/model")
+    assert not is_hub_id("/home/model") and not is_hub_id("a/b/c")

@@ -1,0 +1,151 @@
+"""Unusable arguments are found before any work: each test also looks that nothing was written."""
+
+import sys
+
+import numpy
+import pytest
+from transformers import BertConfig, BertForSequenceClassification
+
+from hf_elastic import SubnetConfig, export_family
+
+from ..conftest import TINY
+
+
+@pytest.fixture
+def refuse(classifier, tokenizer, tmp_path):
+    """Exports with one unusable argument, and expects an error and no files."""
+
+    def export(error: type[Exception], message: str, **arguments):
+        arguments = {
+            "model": classifier,
+            "tokenizer": tokenizer,
+            "out": tmp_path / "out",
+            "sequence_length": 16,
+            **arguments,
+        }
+        with pytest.raises(error, match=message):
+            export_family(**arguments)
+        assert not list(tmp_path.iterdir())
+
+    return export
+
+
+def test_model(refuse):
+    stock = BertForSequenceClassification(BertConfig(**TINY))
+    refuse(TypeError, r"model is a BertForSequenceClassification.*convert\(\) it first", model=stock)
+
+
+def test_tokenizer(refuse):
+    refuse(TypeError, "tokenizer is a NoneType: give the model's", tokenizer=None)
+
+
+@pytest.mark.parametrize(
+    ("subnets", "error", "message"),
+    [
+        (["huge"], ValueError, r"Unknown subnet 'huge': this model has \['base', 'large', 'small', 'tiny'\]"),
+        ("tiny", TypeError, r"subnets='tiny': give a sequence of names, e.g. subnets=\['tiny'\]"),
+        ([], ValueError, "There is no size to export"),
+        ({}, ValueError, "There is no size to export"),
+        ({"supernet": SubnetConfig()}, ValueError, "Subnet name 'supernet' cannot be used"),
+        ({"../tiny": SubnetConfig()}, ValueError, "Subnet name '../tiny' cannot be used"),
+        ({"a/b": SubnetConfig()}, ValueError, "Subnet name 'a/b' cannot be used"),
+        ({"": SubnetConfig()}, ValueError, "Subnet name '' cannot be used"),
+        ({"one": SubnetConfig(), "One": SubnetConfig()}, ValueError, "'one' differs from another one in case alone"),
+        ({"wide": SubnetConfig(intermediate_size=65)}, ValueError, "Subnet 'wide' does not fit.*larger than"),
+        ({"wide": "large"}, TypeError, "Subnet 'wide' is a str: give a SubnetConfig"),
+        ({"odd": SubnetConfig(num_attention_heads=4, intermediate_size=8)}, ValueError, "are not nested"),
+    ],
+)
+def test_subnets(subnets, error, message, refuse):
+    refuse(error, message, subnets=subnets)
+
+
+def test_a_supernet_without_sizes(refuse, classifier):
+    classifier.config.subnets = {}
+    refuse(ValueError, "There is no size to export: name some with model.config.subnets")
+
+
+@pytest.mark.parametrize(
+    ("formats", "error", "message"),
+    [
+        (["safetensors", "onnx-int3"], ValueError, r"Unknown export format 'onnx-int3': known are \['safetensors'\]"),
+        ("safetensors", TypeError, r"formats='safetensors': give a sequence"),
+        ([], ValueError, "formats=.* is empty"),
+    ],
+)
+def test_formats(formats, error, message, refuse):
+    refuse(error, message, formats=formats)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "error", "message"),
+    [
+        (
+            {"huge": {"accuracy": 0.9}},
+            ValueError,
+            "metrics has values for 'huge', which is not exported: exported are",
+        ),
+        ({"tiny": 0.9}, TypeError, r"metrics\['tiny'\]=0.9: give a mapping"),
+        ({"tiny": {"accuracy": "good"}}, TypeError, r"metrics\['tiny'\]\['accuracy'\]='good' is no number"),
+        ({"tiny": {"accuracy": None}}, TypeError, r"metrics\['tiny'\]\['accuracy'\]=None is no number"),
+        ({"tiny": {"accuracy": float("nan")}}, ValueError, r"metrics\['tiny'\]\['accuracy'\]=nan is not finite"),
+    ],
+)
+def test_metrics(metrics, error, message, refuse):
+    refuse(error, message, metrics=metrics)
+
+
+@pytest.mark.parametrize("metrics", [None, {"tiny": {"f1": 0.9}}])
+def test_primary_metric(metrics, refuse):
+    refuse(
+        ValueError,
+        "primary_metric='accuracy' is not among the metrics given",
+        metrics=metrics,
+        primary_metric="accuracy",
+    )
+
+
+def test_details(refuse):
+    refuse(ValueError, "Unknown training detail 'licence'", details={"licence": "mit"})
+
+
+@pytest.mark.parametrize("length", [0, 65])
+def test_sequence_length(length, refuse):
+    refuse(
+        ValueError, f"sequence_length={length} must lie between 1 and the model's 64 positions", sequence_length=length
+    )
+
+
+@pytest.mark.parametrize("module", ["jinja2", "matplotlib"])
+def test_a_missing_extra(module, refuse, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
+    refuse(
+        ImportError,
+        rf"needs `{module}`: pip install \"hf_elastic\[export\]\"",
+        metrics={"tiny": {"accuracy": 0.9}},
+    )
+
+
+def test_without_a_picture_matplotlib_is_not_needed(classifier, tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert export_family(classifier, tokenizer, tmp_path / "out", subnets=["tiny"], sequence_length=8).names == [
+        "tiny"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("metric", "given", "expected"),
+    [("accuracy", None, True), ("loss", None, False), ("eval_loss", None, False), ("perplexity", False, False)],
+)
+def test_the_direction_follows_the_name_unless_it_is_given(metric, given, expected, classifier, tokenizer, tmp_path):
+    family = export_family(
+        classifier,
+        tokenizer,
+        tmp_path / "out",
+        subnets=["tiny"],
+        metrics={"tiny": {metric: numpy.float32(1.5)}},
+        sequence_length=8,
+        greater_is_better=given,
+    )
+    assert family.manifest.greater_is_better is expected
+    assert family.members["tiny"].metrics == {metric: 1.5}
