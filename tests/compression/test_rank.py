@@ -37,15 +37,10 @@ def test_scores_are_the_gradient_of_a_gate_averaged_over_examples(classifier):
         head_gates = torch.ones_like(expected_heads, requires_grad=True)
         neuron_gates = torch.ones_like(expected_neurons, requires_grad=True)
         handles = []
-        for index, layer in enumerate(layers):
-            handles.append(
-                layer.attention.o_proj.register_forward_pre_hook(
-                    lambda _, x, index=index: (x[0] * head_gates[index].repeat_interleave(8),)
-                )
-            )
-            handles.append(
-                layer.mlp.down_proj.register_forward_pre_hook(lambda _, x, index=index: (x[0] * neuron_gates[index],))
-            )
+        for layer, head_gate, neuron_gate in zip(layers, head_gates, neuron_gates, strict=True):
+            gated = ((layer.attention.o_proj, head_gate.repeat_interleave(8)), (layer.mlp.down_proj, neuron_gate))
+            for projection, gate in gated:
+                handles.append(projection.register_forward_pre_hook(lambda _, x, gate=gate: (x[0] * gate,)))
         classifier(**{name: value[row : row + 1] for name, value in batch.items()}).loss.backward()
         expected_heads += head_gates.grad.abs() / 3
         expected_neurons += neuron_gates.grad.abs() / 3

@@ -1,0 +1,125 @@
+"""Descriptions of sizes: what they mean, what they refuse."""
+
+import json
+
+import pytest
+
+from hf_elastic import ElasticConfig, SubnetConfig
+from hf_elastic.modeling.subnet_elastic import LayerSize, evenly_spaced
+
+
+def test_the_default_is_the_full_model(tiny_config):
+    assert SubnetConfig().layer_sizes(tiny_config) == tuple(LayerSize(layer, 4, 64) for layer in range(4))
+
+
+def test_uniform_and_per_layer_sizes(tiny_config):
+    subnet = SubnetConfig(layers=[0, 2], num_attention_heads=3, intermediate_size=[48, 32])
+    assert subnet.layer_sizes(tiny_config) == (LayerSize(0, 3, 48), LayerSize(2, 3, 32))
+
+
+def test_sizes_are_those_of_the_layers_that_are_kept():
+    config = ElasticConfig(
+        num_hidden_layers=3,
+        hidden_size=32,
+        num_attention_heads=4,
+        intermediate_size=64,
+        per_layer_config={1: {"num_attention_heads": 2, "intermediate_size": 32}},
+    )
+    assert SubnetConfig(layers=(1, 2)).layer_sizes(config) == (LayerSize(1, 2, 32), LayerSize(2, 4, 64))
+    with pytest.raises(ValueError, match="3 in layer 1 is larger than the supernet's 2"):
+        SubnetConfig(num_attention_heads=3).layer_sizes(config)
+    assert SubnetConfig.scaled(config, width=0.5).num_attention_heads == (2, 1, 2)
+
+
+@pytest.mark.parametrize("subnet", [SubnetConfig(), SubnetConfig((0, 1), 2, (32, 64)), SubnetConfig(layers=(3,))])
+def test_json_round_trip(subnet):
+    assert SubnetConfig.from_dict(json.loads(json.dumps(subnet.to_dict()))) == subnet
+
+
+def test_equal_descriptions_are_one_dictionary_key():
+    assert len({SubnetConfig(layers=[0, 1]), SubnetConfig(layers=(0, 1))}) == 1
+
+
+@pytest.mark.parametrize("total", range(1, 25))
+def test_kept_layers_are_evenly_spaced(total):
+    for kept in range(1, total + 1):
+        layers = evenly_spaced(total, kept)
+        gaps = [later - earlier for earlier, later in zip(layers, layers[1:], strict=False)]
+        assert len(layers) == kept
+        assert layers[0] == 0
+        assert min(gaps, default=1) >= 1
+        assert max(gaps, default=0) - min(gaps, default=0) <= 1
+        assert kept == 1 or layers[-1] == total - 1
+
+
+@pytest.mark.parametrize(
+    ("multipliers", "expected"),
+    [
+        ({}, SubnetConfig()),
+        ({"width": 0.5}, SubnetConfig(num_attention_heads=6, intermediate_size=768)),
+        ({"depth": 0.5}, SubnetConfig(layers=(0, 3, 5))),
+        ({"width": 0.5, "heads": 1.0}, SubnetConfig(intermediate_size=768)),
+        ({"heads": 0.25, "ffn": 0.3}, SubnetConfig(num_attention_heads=3, intermediate_size=448)),
+        (
+            {"depth": 0.01, "width": 0.001},
+            SubnetConfig(layers=(0,), num_attention_heads=1, intermediate_size=32),
+        ),
+    ],
+)
+def test_scaled(multipliers, expected):
+    config = ElasticConfig(num_hidden_layers=6, hidden_size=384, intermediate_size=1536)
+    assert SubnetConfig.scaled(config, **multipliers) == expected
+
+
+def test_scaled_never_exceeds_the_supernet():
+    config = ElasticConfig(num_hidden_layers=1, hidden_size=32, num_attention_heads=2, intermediate_size=50)
+    for width in (0.1, 0.5, 0.9, 0.99):
+        SubnetConfig.scaled(config, width=width).layer_sizes(config)
+
+
+@pytest.mark.parametrize("multiplier", [0, -0.5, 1.01, float("nan")])
+@pytest.mark.parametrize("name", ["width", "depth", "heads", "ffn"])
+def test_multipliers_outside_the_range_are_named(name, multiplier, tiny_config):
+    with pytest.raises(ValueError, match=rf"{name}={multiplier}"):
+        SubnetConfig.scaled(tiny_config, **{name: multiplier})
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"layers": ()}, ValueError, r"layers=\(\) is empty"),
+        ({"layers": (0, -1)}, ValueError, r"layers=\(0, -1\): -1 is smaller than 0"),
+        ({"layers": 3}, TypeError, "layers=3"),
+        ({"layers": ("a",)}, TypeError, "'a'"),
+        ({"layers": "01"}, TypeError, "'01'"),
+        ({"num_attention_heads": 0}, ValueError, "num_attention_heads=0: 0 is smaller than 1"),
+        ({"num_attention_heads": (2, 0)}, ValueError, "0 is smaller than 1"),
+        ({"num_attention_heads": 2.0}, TypeError, "2.0"),
+        ({"num_attention_heads": True}, TypeError, "True"),
+        ({"intermediate_size": 0}, ValueError, "intermediate_size=0"),
+    ],
+)
+def test_impossible_sizes_are_named(settings, error, message):
+    with pytest.raises(error, match=message):
+        SubnetConfig(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"layers": (0, 4)}, r"layer 4 does not exist, the supernet has 4 layers \(0 to 3\)"),
+        ({"layers": (1, 1)}, r"layers=\(1, 1\): each layer may be kept once, in ascending order, e.g. \(1,\)"),
+        ({"layers": (2, 0)}, r"e.g. \(0, 2\)"),
+        ({"num_attention_heads": 5}, "5 in layer 0 is larger than the supernet's 4"),
+        ({"intermediate_size": (64, 64, 65, 64)}, "65 in layer 2 is larger than the supernet's 64"),
+        ({"layers": (0, 1), "intermediate_size": (32, 32, 32)}, "has 3 entries, but 2 layers are kept"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_named(settings, message, tiny_config):
+    with pytest.raises(ValueError, match=message):
+        SubnetConfig(**settings).layer_sizes(tiny_config)
+
+
+def test_unknown_settings_are_named():
+    with pytest.raises(ValueError, match="'hidden'.*'num_attention_heads'"):
+        SubnetConfig.from_dict({"hidden": 3})
