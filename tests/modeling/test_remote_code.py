@@ -30,7 +30,7 @@ for folder in (checkpoint, again):
     logits.append(model(**inputs).logits.tolist())
     if subnet:
         assert model(**inputs, subnet=subnet).logits.tolist() != logits[-1]
-    for other in ("AutoModel", "AutoModelForTokenClassification", "AutoModelForMultipleChoice"):
+    for other in ("AutoModel", "AutoModelForTokenClassification", "AutoModelForQuestionAnswering"):
         encoder = getattr(transformers, other).from_pretrained(folder, trust_remote_code=True).base_model
         assert torch.equal(encoder.layers[0].mlp.up_proj.weight, model.model.layers[0].mlp.up_proj.weight)
     model.save_pretrained(again)
