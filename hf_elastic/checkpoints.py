@@ -1,0 +1,131 @@
+"""Opening a checkpoint for what comes next: an elastic one as it is, another one by converting it. And saving it."""
+
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel
+from transformers.utils import logging
+
+from .compression.convert import convert
+from .modeling import modeling_elastic
+from .modeling.configuration_elastic import ElasticConfig
+from .modeling.modeling_elastic import ElasticForSequenceClassification, ElasticPreTrainedModel
+from .modeling.subnet_elastic import SubnetConfig
+from .tasks.labels import REGRESSION
+
+logger = logging.get_logger(__name__)
+
+
+def read_config(name_or_path: str | Path) -> PreTrainedConfig:
+    """Reads the configuration of a checkpoint.
+
+    Args:
+        name_or_path (`str` or `Path`):
+            Its folder or Hub id.
+
+    Raises:
+        OSError: If there is no such checkpoint, or the Hub cannot be reached.
+        ValueError: If the folder holds none.
+    """
+    try:
+        return AutoConfig.from_pretrained(str(name_or_path))
+    except OSError as error:
+        if Path(name_or_path).is_dir():
+            raise
+        raise OSError(f"{name_or_path} is no folder here, and as a Hub id it cannot be read: {error}") from error
+
+
+def load_elastic(name_or_path: str | Path) -> ElasticPreTrainedModel:
+    """Loads a supernet or a member in the class it was saved from.
+
+    Args:
+        name_or_path (`str` or `Path`):
+            Its folder, or its Hub id.
+
+    Returns:
+        `ElasticPreTrainedModel`: In evaluation mode.
+
+    Raises:
+        ValueError: If the checkpoint is not elastic.
+    """
+    config = read_config(name_or_path)
+    if not isinstance(config, ElasticConfig):
+        raise ValueError(
+            f"{name_or_path} is a checkpoint of type {config.model_type!r}, not an elastic one: convert it first "
+            "(`hf-elastic convert`, or hf_elastic.convert)."
+        )
+    architecture = (config.architectures or ["ElasticModel"])[0]
+    return getattr(modeling_elastic, architecture).from_pretrained(str(name_or_path))
+
+
+def load_classifier(name_or_path: str | Path, **settings: Any) -> ElasticForSequenceClassification:
+    """Loads a supernet for sequence classification; a checkpoint of another type is converted to one.
+
+    Args:
+        name_or_path (`str` or `Path`):
+            Folder or Hub id of a supernet, or of a checkpoint that [`convert`] takes.
+        **settings:
+            Settings of the head: `num_labels`, `id2label`, `label2id`, `problem_type`.
+
+    Returns:
+        `ElasticForSequenceClassification`: With a new head if the checkpoint has none.
+
+    Raises:
+        UnsupportedSourceError: If the checkpoint can be neither loaded nor converted.
+    """
+    config = read_config(name_or_path)
+    if isinstance(config, ElasticConfig):
+        return ElasticForSequenceClassification.from_pretrained(str(name_or_path), **settings)
+    return convert(name_or_path, task="sequence-classification", **settings)
+
+
+def named_subnets(name_or_path: str | Path) -> dict[str, SubnetConfig]:
+    """Gives the sizes that a checkpoint names; none if it is not elastic.
+
+    Args:
+        name_or_path (`str` or `Path`):
+            Its folder or Hub id.
+    """
+    config = read_config(name_or_path)
+    return config.subnets if isinstance(config, ElasticConfig) else {}
+
+
+def expected_labels(name_or_path: str | Path) -> dict[str, Any]:
+    """Says which labels a checkpoint's head was made for, as keyword arguments of [`tasks.text_classification.read`].
+
+    Args:
+        name_or_path (`str` or `Path`):
+            Folder or Hub id of a checkpoint.
+
+    Returns:
+        `problem_type` of a regression, `label_names` where the labels have names of their own, else `num_labels`;
+        nothing if the checkpoint has no classification head.
+    """
+    config = read_config(name_or_path)
+    if not any(name.endswith("ForSequenceClassification") for name in config.architectures or []):
+        return {}
+    if config.problem_type == REGRESSION or config.num_labels == 1:
+        return {"problem_type": REGRESSION}
+    names = [config.id2label[i] for i in range(config.num_labels)]
+    unnamed = all(name == f"LABEL_{i}" for i, name in enumerate(names))
+    return {"num_labels": len(names)} if unnamed else {"label_names": names}
+
+
+def save_with_tokenizer(model: PreTrainedModel, source: str | Path, output_dir: str | Path) -> None:
+    """Saves a model together with the tokenizer of the checkpoint that it came from, if that has one.
+
+    Args:
+        model (`PreTrainedModel`):
+            What to save.
+        source (`str` or `Path`):
+            Folder or Hub id of the checkpoint.
+        output_dir (`str` or `Path`):
+            The folder to write.
+    """
+    model.save_pretrained(output_dir)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(source))
+    except (OSError, ValueError):
+        logger.warning(f"{source} has no tokenizer: save one in {output_dir}.")
+    else:
+        tokenizer.save_pretrained(output_dir)

@@ -1,0 +1,60 @@
+"""Text classification in all sizes at once: from a checkpoint and labelled text to a trained supernet."""
+
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from transformers import AutoTokenizer, set_seed
+
+from .checkpoints import load_classifier
+from .recipes import TrainingSettings, subnet_configs
+from .tasks.text_classification import TextClassificationData, encode
+from .training.family import FamilyRun, train_family
+
+
+def train_text_classifier(
+    source: str | Path,
+    data: TextClassificationData,
+    settings: TrainingSettings,
+    sizes: Mapping[str, Mapping[str, float]] | None = None,
+    on_phase: Callable[[str], None] | None = None,
+) -> FamilyRun:
+    """Trains all sizes of a text classifier, and scores them on the test split, or the validation split without one.
+
+    Args:
+        source (`str` or `Path`):
+            Folder or Hub id of a supernet, or of a checkpoint that [`convert`] takes.
+        data ([`TextClassificationData`]):
+            Labelled text.
+        settings ([`TrainingSettings`]):
+            How to train.
+        sizes (`Mapping[str, Mapping[str, float]]`, *optional*):
+            Multipliers of [`SubnetConfig.scaled`] by the name of each size. By default those that the supernet names.
+        on_phase (`Callable[[str], None]`, *optional*):
+            As [`train_family`] takes it; before its phases comes `"data"`.
+
+    Returns:
+        [`FamilyRun`]: The trained supernet, and the metrics of every size.
+    """
+    if on_phase is not None:
+        on_phase("data")
+    if settings.train_rows is not None:
+        data = data.limit(settings.train_rows, settings.seed)
+    tokenizer = AutoTokenizer.from_pretrained(source)
+    encoded = encode(data, tokenizer, settings.max_length)
+    set_seed(settings.seed)  # a new head is drawn
+    model = load_classifier(source, **data.model_settings)
+    if sizes is not None:
+        model.config.subnets = subnet_configs(model.config, sizes)
+    with tempfile.TemporaryDirectory() as unused:  # the trainer wants a folder, but no checkpoints are written
+        return train_family(
+            model,
+            settings.arguments(unused),
+            encoded["train"],
+            encoded.get("test", encoded["validation"]),
+            processing_class=tokenizer,
+            compute_metrics=data.compute_metrics,
+            finetune_epochs=settings.finetune_epochs,
+            rank_examples=settings.rank_examples,
+            on_phase=on_phase,
+        )

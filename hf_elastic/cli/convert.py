@@ -1,0 +1,32 @@
+"""`hf-elastic convert`: a checkpoint becomes a supernet."""
+
+from typing import Annotated
+
+import typer
+
+from .display import console
+from .options import OutputDir, Overwrite, Subnets, check_output_dir, choose_sizes
+
+
+def convert(
+    source: Annotated[str, typer.Argument(help="Folder or Hub id of a BERT-type checkpoint.")],
+    output_dir: OutputDir,
+    task: Annotated[
+        str | None, typer.Option(help="E.g. sequence-classification. (default: what it was saved for)")
+    ] = None,
+    num_labels: Annotated[int | None, typer.Option(help="Labels of a new head.")] = None,
+    subnet: Subnets = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Convert a BERT-type checkpoint into a supernet with the same outputs, and name its sizes."""
+    check_output_dir(output_dir, overwrite)
+    from ..checkpoints import save_with_tokenizer
+    from ..compression.convert import convert as convert_checkpoint
+    from ..recipes import subnet_configs
+
+    sizes = choose_sizes(subnet, None, source)
+    settings = {} if num_labels is None else {"num_labels": num_labels}
+    model = convert_checkpoint(source, task=task, **settings)
+    model.config.subnets = subnet_configs(model.config, sizes)
+    save_with_tokenizer(model, source, output_dir)
+    console.print(f"The supernet with the sizes {', '.join(model.config.subnets)} lies in {output_dir}.")

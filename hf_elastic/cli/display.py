@@ -1,0 +1,43 @@
+"""What the commands show: phases of a long run, and tables."""
+
+from collections.abc import Iterable, Mapping
+
+from rich.console import Console
+from rich.table import Table
+
+console = Console(highlight=False)
+
+_PHASES = {
+    "data": "Read and tokenise the data",
+    "fine-tune": "Fine-tune the full model",
+    "rank": "Rank heads and neurons by importance",
+    "co-train": "Train all sizes together",
+    "evaluate": "Evaluate every size",
+    "export": "Export the family",
+}
+
+
+def show_phase(phase: str) -> None:
+    """Announces a phase of a training run by its name."""
+    console.rule(f"[bold]{_PHASES[phase]}", align="left")
+
+
+def show_table(rows: Iterable[Mapping[str, str]], title: str | None = None) -> None:
+    """Shows rows as a table: the first column aligned left, the others right.
+
+    Args:
+        rows: Cells by column title, the same titles in every row.
+        title: What stands above.
+    """
+    rows = list(rows)
+    table = Table(title=title, title_justify="left")
+    for number, column in enumerate(rows[0]):
+        table.add_column(column, justify="right" if number else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row.values())
+    console.print(table)
+
+
+def metric_rows(metrics: Mapping[str, Mapping[str, float]]) -> list[dict[str, str]]:
+    """Gives one row per size for a table of metrics."""
+    return [{"size": size, **{name: f"{value:.4f}" for name, value in of.items()}} for size, of in metrics.items()]

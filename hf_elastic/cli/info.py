@@ -1,0 +1,80 @@
+"""`hf-elastic info`: what a supernet, a member or a family is and costs."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .display import console, show_table
+
+if TYPE_CHECKING:
+    from ..modeling.modeling_elastic import ElasticPreTrainedModel
+    from ..modeling.subnet_elastic import SubnetConfig
+
+
+def info(
+    path: Annotated[str, typer.Argument(help="A supernet or member (folder or Hub id), or the folder of a family.")],
+    sequence_length: Annotated[int, typer.Option(help="Tokens for FLOPs and latency.")] = 128,
+    latency: Annotated[bool, typer.Option("--latency", help="Also measure a forward pass of one text.")] = False,
+) -> None:
+    """Show the sizes of a supernet, member or family: layers, parameters, FLOPs, and what they score."""
+    from ..hub.manifest import MANIFEST_NAME
+
+    if (Path(path) / MANIFEST_NAME).is_file():
+        _show_family(path)
+    else:
+        _show_model(path, sequence_length, latency)
+
+
+def _show_family(path: str) -> None:
+    from ..hub.family import load_family
+
+    family = load_family(path)
+    manifest = family.manifest
+    console.print(f"{manifest.name}: a family of {manifest.architecture} from {manifest.source}, {manifest.created}.")
+    show_table(family.table())
+    console.print("Every file is there and unchanged.")
+
+
+def _show_model(path: str, sequence_length: int, latency: bool) -> None:
+    from ..checkpoints import load_elastic
+    from ..training.coverage import trained_subnets
+
+    model = load_elastic(path)
+    config = model.config
+    console.print(
+        f"{type(model).__name__}, made from a {config.source_model_type or 'new'} checkpoint: hidden size "
+        f"{config.hidden_size}, head size {config.head_dim}, {config.vocab_size} words, "
+        f"{config.max_position_embeddings} positions."
+    )
+    sizes = trained_subnets(model) if config.subnets else {"(whole)": None}
+    show_table(_describe(model, name, subnet, sequence_length, latency) for name, subnet in sizes.items())
+
+
+def _describe(
+    model: "ElasticPreTrainedModel", name: str, subnet: "SubnetConfig | None", sequence_length: int, latency: bool
+) -> dict[str, str]:
+    from ..compression.cost import count_flops, count_parameters, measure_latency
+    from ..hub.table import with_unit
+
+    layers = model.resolve_subnet(subnet).layer_sizes(model.config)
+    parameters = count_parameters(model, subnet)
+    row = {
+        "size": name,
+        "layers": str(len(layers)),
+        "heads": _span(layer.num_attention_heads for layer in layers),
+        "ffn": _span(layer.intermediate_size for layer in layers),
+        "parameters": with_unit(parameters.total),
+        "encoder": with_unit(parameters.encoder),
+        f"FLOPs ({sequence_length} tokens)": with_unit(count_flops(model, subnet, sequence_length)),
+    }
+    if latency:
+        row["ms"] = f"{measure_latency(model, subnet, sequence_length).milliseconds:.1f}"
+    return row
+
+
+def _span(values: Iterable[int]) -> str:
+    """One number, or the smallest and the largest where layers differ."""
+    values = sorted(set(values))
+    return str(values[0]) if len(values) == 1 else f"{values[0]}–{values[-1]}"

@@ -1,0 +1,259 @@
+"""Recipes: everything that makes a family, from the source to the names on the Hub, in one YAML file.
+
+The dataclasses are the format: field names are the file's keys. Reading checks every key and value, so that a typing
+mistake is found before anything is loaded.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from .compression.convert import TASKS
+from .hub.details import TrainingDetails
+from .hub.formats import check_formats
+from .hub.manifest import SUPERNET_NAME
+from .modeling.configuration_elastic import ElasticConfig
+from .modeling.subnet_elastic import SubnetConfig
+from .resources import hub_configs_folder
+from .training.arguments import ElasticTrainingArguments
+
+# Four sizes that suit most encoders, the smallest with less than a quarter of the encoder's parameters.
+DEFAULT_SUBNETS: dict[str, dict[str, float]] = {
+    "large": {},
+    "base": {"depth": 0.67, "width": 0.75},
+    "small": {"depth": 0.5, "width": 0.5},
+    "tiny": {"depth": 0.34, "width": 0.5},
+}
+_MULTIPLIERS = ("width", "depth", "heads", "ffn")
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How a family is trained: the full model is fine-tuned, its units are ranked, all sizes are trained together.
+
+    Args:
+        max_length: Tokens to which a text is cut.
+        batch_size: Rows per step, in one process.
+        learning_rate: Highest learning rate, of both trainings; it rises over the first tenth and then falls to 0.
+        finetune_epochs: Epochs of the full model alone; 0 leaves this out.
+        cotrain_epochs: Epochs of all sizes together.
+        rank_examples: Training rows to rank the units by; 0 leaves them in the order they are in.
+        train_rows: Training rows to use, stratified by label. Default: all.
+        sampling: See [`ElasticTrainingArguments`], as for the fields that follow.
+        seed: Seed of everything that is drawn.
+
+    Raises:
+        TypeError: If a value is not of the annotated kind.
+        ValueError: If a value is out of range.
+    """
+
+    max_length: int = 128
+    batch_size: int = 16
+    learning_rate: float = 5e-5
+    finetune_epochs: float = 2.0
+    cotrain_epochs: float = 2.0
+    rank_examples: int = 256
+    train_rows: int | None = None
+    sampling: str = "sandwich"
+    num_random_subnets: int = 1
+    distillation_weight: float = 1.0
+    hidden_weight: float = 0.1
+    temperature: float = 1.0
+    subnet_weights: dict[str, float] = field(default_factory=dict)
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        for known in fields(self):
+            _check_type(known.name, getattr(self, known.name), known.type)
+        for name, smallest in (("max_length", 3), ("batch_size", 1), ("train_rows", 1), ("rank_examples", 0)):
+            value = getattr(self, name)
+            if value is not None and value < smallest:
+                raise ValueError(f"{name}={value} is smaller than {smallest}.")
+        for name in ("finetune_epochs", "cotrain_epochs", "learning_rate"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}={getattr(self, name)} is negative.")
+
+    def updated(self, **changes: Any) -> "TrainingSettings":
+        """Gives the settings with those changes that are not None."""
+        return replace(self, **{name: value for name, value in changes.items() if value is not None})
+
+    def arguments(self, output_dir: str | Path, **others: Any) -> ElasticTrainingArguments:
+        """Gives the arguments of the common training.
+
+        Args:
+            output_dir: Folder for checkpoints.
+            others: Other [`ElasticTrainingArguments`].
+        """
+        values: dict[str, Any] = {
+            "num_train_epochs": self.cotrain_epochs,
+            "learning_rate": self.learning_rate,
+            "warmup_steps": 0.1,
+            "per_device_train_batch_size": self.batch_size,
+            "per_device_eval_batch_size": 4 * self.batch_size,
+            "seed": self.seed,
+            "sampling": self.sampling,
+            "num_random_subnets": self.num_random_subnets,
+            "distillation_weight": self.distillation_weight,
+            "hidden_weight": self.hidden_weight,
+            "temperature": self.temperature,
+            "subnet_weights": dict(self.subnet_weights),
+            "save_strategy": "no",
+            "logging_steps": 10,
+            "report_to": "none",
+            "dataloader_pin_memory": torch.accelerator.is_available(),
+        }
+        return ElasticTrainingArguments(output_dir=str(output_dir), **{**values, **others})
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A family to be made.
+
+    Args:
+        name: Name of the family.
+        source: Hub id or folder of the checkpoint that it is made from.
+        task: One of the tasks of [`convert`].
+        subnets: Multipliers (`width`, `depth`, `heads`, `ffn`) of each size by its name; none is the full model.
+        training: How it is trained.
+        fast: What a fast trial changes of `training`.
+        formats: Formats to export.
+        repositories: Names on the Hub by size, and `supernet`'s.
+        card: What the model cards say; fields of [`TrainingDetails`].
+
+    Raises:
+        TypeError: If a value is not of the annotated kind.
+        ValueError: If a key is unknown or a value does not fit. It is named, with those that are possible.
+    """
+
+    name: str
+    source: str
+    task: str = "sequence-classification"
+    subnets: dict[str, dict[str, float]] = field(default_factory=lambda: dict(DEFAULT_SUBNETS))
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+    fast: dict[str, Any] = field(default_factory=dict)
+    formats: tuple[str, ...] = ("safetensors",)
+    repositories: dict[str, str] = field(default_factory=dict)
+    card: TrainingDetails = field(default_factory=TrainingDetails)
+
+    def __post_init__(self) -> None:
+        for name in ("name", "source"):
+            if not isinstance(getattr(self, name), str) or not getattr(self, name).strip():
+                raise TypeError(f"{name}={getattr(self, name)!r}: expected text.")
+        if self.task not in TASKS:
+            raise ValueError(f"task={self.task!r} is unknown: possible are {list(TASKS)}.")
+        if not self.subnets:
+            raise ValueError("subnets is empty: name at least one size.")
+        for size, multipliers in self.subnets.items():
+            _check_multipliers(size, multipliers)
+        check_formats(self.formats)
+        for size in self.repositories:
+            if size not in (*self.subnets, SUPERNET_NAME):
+                raise ValueError(f"repositories has {size!r}, and the sizes are {[*self.subnets, SUPERNET_NAME]}.")
+        self.settings(fast=True)
+
+    @classmethod
+    def load(cls, name_or_path: str | Path) -> "Recipe":
+        """Reads a recipe that ships with the package, or a file.
+
+        Raises:
+            FileNotFoundError: If there is none; lists those that ship with the package.
+            ValueError, TypeError: If it cannot be used. Names the file, the key and the remedy.
+        """
+        path = Path(name_or_path)
+        if not path.is_file():
+            shipped = {found.stem: found for found in sorted(hub_configs_folder().glob("*.yaml"))}
+            if str(name_or_path) not in shipped:
+                raise FileNotFoundError(
+                    f"There is no recipe {str(name_or_path)!r}: give a YAML file, or one of {', '.join(shipped)}."
+                )
+            path = shipped[str(name_or_path)]
+        try:
+            return cls.from_dict(yaml.safe_load(path.read_text(encoding="utf-8")))
+        except yaml.YAMLError as error:
+            raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{path}: {error}") from None
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Recipe":
+        """Makes a recipe of plain values, such as YAML gives.
+
+        Raises:
+            ValueError, TypeError: As the class says.
+        """
+        if not isinstance(values, Mapping):
+            raise TypeError(f"A recipe is a mapping of keys to values, found {type(values).__name__}.")
+        values = dict(values)
+        _check_keys("the recipe", values, cls)
+        for required in ("name", "source"):
+            if required not in values:
+                raise ValueError(f"The recipe lacks the key {required!r}.")
+        for name in ("subnets", "training", "fast", "repositories", "card"):
+            if name in values and not isinstance(values[name], Mapping):
+                raise TypeError(f"{name}={values[name]!r}: expected a mapping of keys to values.")
+        _check_keys("training", values.get("training", {}), TrainingSettings)
+        return cls(
+            **{
+                **values,
+                "training": TrainingSettings(**values.get("training", {})),
+                "card": TrainingDetails.read(values.get("card")),
+                "formats": tuple(values.get("formats", ("safetensors",))),
+            }
+        )
+
+    def settings(self, fast: bool = False) -> TrainingSettings:
+        """Gives the training settings, with the changes of a fast trial if `fast`."""
+        if not fast:
+            return self.training
+        _check_keys("fast", self.fast, TrainingSettings)
+        return replace(self.training, **self.fast)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Gives the plain values, which [`Recipe.from_dict`] reads."""
+        values = asdict(self)
+        return {**values, "formats": list(self.formats)}
+
+
+def subnet_configs(config: ElasticConfig, sizes: Mapping[str, Mapping[str, float]]) -> dict[str, SubnetConfig]:
+    """Works out sizes for a supernet.
+
+    Args:
+        config: Configuration of the supernet.
+        sizes: Multipliers of [`SubnetConfig.scaled`] by the name of each size.
+
+    Raises:
+        TypeError, ValueError: If a multiplier is unknown or out of range.
+    """
+    for name, multipliers in sizes.items():
+        _check_multipliers(name, multipliers)
+    return {name: SubnetConfig.scaled(config, **multipliers) for name, multipliers in sizes.items()}
+
+
+def _check_multipliers(size: str, multipliers: Any) -> None:
+    if not isinstance(multipliers, Mapping):
+        raise TypeError(f"subnets[{size!r}]={multipliers!r}: expected multipliers, e.g. {{width: 0.5, depth: 0.5}}.")
+    for name, value in multipliers.items():
+        if name not in _MULTIPLIERS:
+            raise ValueError(f"Unknown key {name!r} in subnets[{size!r}]: possible are {', '.join(_MULTIPLIERS)}.")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+            raise ValueError(f"subnets[{size!r}]: {name}={value!r} is no multiplier in (0, 1].")
+
+
+def _check_keys(where: str, values: Mapping[str, Any], kind: type) -> None:
+    known = [field.name for field in fields(kind)]
+    for key in values:
+        if key not in known:
+            raise ValueError(f"Unknown key {key!r} in {where}: possible are {', '.join(known)}.")
+
+
+def _check_type(name: str, value: Any, kind: Any) -> None:
+    # An integer is a number, but a boolean is neither.
+    accepted = {float: (int, float), int | None: (int, type(None)), dict[str, float]: (dict,)}.get(kind, (kind,))
+    if isinstance(value, bool) or not isinstance(value, accepted):
+        expected = kind.__name__ if isinstance(kind, type) else str(kind)
+        hint = " (YAML needs a dot in 1.0e-4)" if kind is float and isinstance(value, str) else ""
+        raise TypeError(f"{name}={value!r}: expected {expected}, got {type(value).__name__}{hint}.")

@@ -1,0 +1,219 @@
+"""One training run for all sizes: fine-tune the full model, rank its units, train all sizes together, evaluate.
+
+The order matters: ranking needs gradients of the task, hence comes after the fine-tuning; and what the small sizes are
+cut from is only settled by it, hence all sizes are trained afterwards.
+"""
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch.utils.data import Dataset
+from transformers import EvalPrediction, PreTrainedTokenizerBase, Trainer
+from transformers.utils import logging
+
+from ..compression.rank import rank
+from ..modeling.modeling_elastic import ElasticPreTrainedModel
+from .arguments import ElasticTrainingArguments
+from .progress import show_loss_only
+from .trainer import ElasticTrainer
+
+logger = logging.get_logger(__name__)
+
+METRICS_NAME = "metrics.json"
+
+
+@dataclass(frozen=True)
+class FamilyRun:
+    """What a run gives.
+
+    Args:
+        trainer ([`ElasticTrainer`]): The trainer of all sizes, for further evaluations.
+        metrics (`dict[str, dict[str, float]]`): Metrics on the evaluation data by size; empty without such data.
+        seconds (`dict[str, float]`): Wall-clock time of each phase by its name.
+    """
+
+    trainer: ElasticTrainer
+    metrics: dict[str, dict[str, float]]
+    seconds: dict[str, float]
+
+    @property
+    def model(self) -> ElasticPreTrainedModel:
+        """The trained supernet."""
+        return self.trainer.elastic_model
+
+    @property
+    def scores(self) -> dict[str, dict[str, float]]:
+        """The metrics without the loss, which says little beside them."""
+        return {size: {k: v for k, v in metrics.items() if k != "loss"} for size, metrics in self.metrics.items()}
+
+    def evaluate(self, dataset: Dataset) -> dict[str, dict[str, float]]:
+        """Evaluates every size on other data, such as a test split.
+
+        Returns:
+            Metrics by size.
+        """
+        return metrics_by_subnet(self.trainer.evaluate(dataset), self.trainer.subnets)
+
+    def save(self, output_dir: str | Path) -> None:
+        """Saves the supernet with its tokenizer, and the scores as `metrics.json`, for an export later.
+
+        Args:
+            output_dir (`str` or `Path`):
+                The folder to write.
+        """
+        output_dir = Path(output_dir)
+        self.model.save_pretrained(output_dir)
+        if self.trainer.processing_class is not None:
+            self.trainer.processing_class.save_pretrained(output_dir)
+        (output_dir / METRICS_NAME).write_text(json.dumps(self.scores, indent=2) + "\n", encoding="utf-8")
+
+
+def train_family(
+    model: ElasticPreTrainedModel,
+    args: ElasticTrainingArguments,
+    train_dataset: Dataset,
+    eval_dataset: Dataset | None = None,
+    processing_class: PreTrainedTokenizerBase | None = None,
+    compute_metrics: Callable[[EvalPrediction], dict[str, float]] | None = None,
+    finetune_epochs: float = 0.0,
+    rank_examples: int = 256,
+    on_phase: Callable[[str], None] | None = None,
+    **trainer_arguments: Any,
+) -> FamilyRun:
+    """Trains all sizes of a supernet in one run.
+
+    Args:
+        model ([`ElasticPreTrainedModel`]):
+            A supernet with a head and with named subnets. It is trained in place.
+        args ([`ElasticTrainingArguments`]):
+            How all sizes are trained together. The fine-tuning before it takes the same settings.
+        train_dataset (`Dataset`):
+            Training data with labels. Units are ranked by a part of it.
+        eval_dataset (`Dataset`, *optional*):
+            Data to evaluate on at the end, and during the common training if `args.eval_strategy` says so.
+        processing_class (`PreTrainedTokenizerBase`, *optional*):
+            The tokenizer; it pads the batches, and is saved with checkpoints.
+        compute_metrics (`Callable`, *optional*):
+            As [`~transformers.Trainer`] takes it.
+        finetune_epochs (`float`, defaults to 0):
+            Epochs of the full model alone, before the ranking. 0 if the model is fine-tuned already.
+        rank_examples (`int`, defaults to 256):
+            Training examples to rank the units by, rounded up to whole batches. 0 leaves the order as it is.
+        on_phase (`Callable[[str], None]`, *optional*):
+            Called with the name of each phase when it begins: `"fine-tune"`, `"rank"`, `"co-train"`, `"evaluate"`.
+        **trainer_arguments:
+            Other arguments of [`ElasticTrainer`], such as `teachers`.
+
+    Returns:
+        [`FamilyRun`]: The trained model, the metrics by size, and the time each phase took.
+
+    Raises:
+        ValueError: If an argument is out of range, or model, data and arguments do not fit together.
+    """
+    for name, value in (("finetune_epochs", finetune_epochs), ("rank_examples", rank_examples)):
+        if value < 0:
+            raise ValueError(f"{name}={value} is negative. Give 0 to leave this out.")
+    data = {"train_dataset": train_dataset, "processing_class": processing_class}
+    evaluation = {"eval_dataset": eval_dataset, "compute_metrics": compute_metrics}
+    trainer = ElasticTrainer(model, args, **data, **evaluation, **trainer_arguments)
+    show_loss_only(trainer, "All sizes", passes=len(trainer.subnets))
+    phases = _Phases(on_phase)
+    if finetune_epochs:
+        with phases.timed("fine-tune"):
+            finetuner = Trainer(model, _finetuning(args, finetune_epochs), **data)
+            show_loss_only(finetuner, "Full model")
+            finetuner.train()
+    if rank_examples:
+        with phases.timed("rank"):
+            batches = math.ceil(rank_examples / args.train_batch_size)
+            rank(trainer.elastic_model, trainer.get_train_dataloader(), max_batches=batches)
+    with phases.timed("co-train"):
+        trainer.train()
+    metrics = {}
+    if eval_dataset is not None:
+        with phases.timed("evaluate"):
+            metrics = metrics_by_subnet(trainer.evaluate(), trainer.subnets)
+    return FamilyRun(trainer, metrics, phases.seconds)
+
+
+def read_metrics(path: str | Path, sizes: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Reads metrics that [`FamilyRun.save`] wrote.
+
+    Args:
+        path (`str` or `Path`):
+            The JSON file, or the folder of the supernet; none are given where that has no such file.
+        sizes (`Iterable[str]`):
+            Names of the sizes that are wanted.
+
+    Returns:
+        Metrics by size.
+
+    Raises:
+        ValueError: If the file does not hold metrics by size.
+    """
+    path = Path(path)
+    file = path if path.suffix == ".json" else path / METRICS_NAME
+    if file is not path and not file.is_file():
+        return {}
+    try:
+        metrics = json.loads(file.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{file} is not valid JSON: {error}.") from None
+    if not isinstance(metrics, dict):
+        raise ValueError(f'{file} should hold metrics by size, e.g. {{"small": {{"accuracy": 0.9}}}}.')
+    return {size: metrics[size] for size in sizes if size in metrics}
+
+
+def metrics_by_subnet(metrics: Mapping[str, float], subnets: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Sorts what [`ElasticTrainer.evaluate`] gives by size, and leaves out how long the evaluation took.
+
+    Example:
+        >>> metrics_by_subnet({"eval_small_accuracy": 0.9, "eval_small_runtime": 3.0}, ["small"])
+        {'small': {'accuracy': 0.9}}
+    """
+    speeds = ("_runtime", "_per_second", "_preparation_time")
+    return {
+        name: {
+            key.removeprefix(f"eval_{name}_"): value
+            for key, value in metrics.items()
+            if key.startswith(f"eval_{name}_") and not key.endswith(speeds)
+        }
+        for name in subnets
+    }
+
+
+def _finetuning(args: ElasticTrainingArguments, epochs: float) -> ElasticTrainingArguments:
+    """The same settings for the full model alone; evaluation and checkpoints belong to the common training."""
+    return replace(
+        args,
+        output_dir=str(Path(args.output_dir) / "fine-tune"),
+        num_train_epochs=epochs,
+        max_steps=-1,
+        eval_strategy="no",
+        save_strategy="no",
+        load_best_model_at_end=False,
+        metric_for_best_model=None,
+    )
+
+
+class _Phases:
+    """Announces and times the phases."""
+
+    def __init__(self, on_phase: Callable[[str], None] | None) -> None:
+        self.on_phase = on_phase
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        logger.info(f"Phase: {name}")
+        if self.on_phase is not None:
+            self.on_phase(name)
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - start
