@@ -1,0 +1,151 @@
+"""Checks before the training: each error names the value and the remedy, long before the first step."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from torch import nn
+from transformers.trainer_utils import has_length, unwrap_peft_model
+from transformers.utils import logging
+
+from ..modeling.modeling_elastic import (
+    ElasticForSequenceClassification,
+    ElasticForTokenClassification,
+    ElasticPreTrainedModel,
+)
+from ..modeling.subnet_elastic import SubnetConfig
+from .arguments import ElasticTrainingArguments
+from .distillation import IGNORED_LABEL
+
+logger = logging.get_logger(__name__)
+
+LABEL_COLUMNS = ("labels", "label")
+# Enough to find labels that are off by one or of another label set, without reading a corpus of tokens.
+SAMPLED_ROWS = 1000
+
+
+def check_model(model: nn.Module) -> None:
+    """Raises unless the model is a supernet with a head and named sizes, with or without adapters."""
+    elastic = unwrap_peft_model(model)
+    if not isinstance(elastic, ElasticPreTrainedModel):
+        raise TypeError(
+            f"ElasticTrainer trains elastic models, not a {type(elastic).__name__}. Turn it into one with "
+            "hf_elastic.convert(model)."
+        )
+    if elastic.base_model is elastic:
+        raise TypeError(
+            f"A {type(elastic).__name__} has no head and so no loss. Load the checkpoint with the class of your task, "
+            "e.g. ElasticForSequenceClassification."
+        )
+    if not elastic.config.subnets:
+        raise ValueError(
+            "model.config.subnets is empty, so there are no sizes to train. Name them, e.g. model.config.subnets = "
+            '{"large": SubnetConfig(), "small": SubnetConfig.scaled(model.config, width=0.5, depth=0.5)}.'
+        )
+
+
+def check_weights(args: ElasticTrainingArguments, subnets: Mapping[str, SubnetConfig]) -> None:
+    """Raises ValueError if `subnet_weights` names a subnet that is not trained, or leaves none with a weight."""
+    for name in args.subnet_weights:
+        if name not in subnets:
+            raise ValueError(
+                f"subnet_weights names {name!r}, which is no subnet of the model. It has {', '.join(subnets)}."
+            )
+    if not any(args.subnet_weights.get(name, 1) for name in subnets):
+        raise ValueError(f"subnet_weights={args.subnet_weights} is 0 for all subnets. Give at least one a weight.")
+
+
+def check_metric(metric: str | None, subnets: Mapping[str, SubnetConfig], eval_dataset: Any, only_loss: bool) -> None:
+    """Checks `metric_for_best_model` as far as names can be known before the first evaluation.
+
+    Args:
+        metric: The argument, with or without the leading `eval_`.
+        subnets: Those that are evaluated.
+        eval_dataset: One dataset, or a dictionary of them.
+        only_loss: Whether the loss is the only metric, because there is no `compute_metrics`.
+
+    Raises:
+        ValueError: If no evaluation can give the metric.
+    """
+    if metric is None or isinstance(eval_dataset, Mapping):
+        return
+    name = metric.removeprefix("eval_")
+    possible = ["loss", *(f"{scope}_loss" for scope in [*subnets, "mean"])]
+    if only_loss and name.endswith("loss") and name not in possible:
+        raise ValueError(f"metric_for_best_model={metric!r} is not evaluated. Choose one of {', '.join(possible)}.")
+    scope = name.partition("_")[0]
+    similar = difflib.get_close_matches(scope, subnets, n=1, cutoff=0.75)
+    if similar and not any(name.startswith(f"{subnet}_") for subnet in subnets):
+        logger.warning(
+            f"metric_for_best_model={metric!r} starts with no subnet's name. If you meant {similar[0]!r}, correct it: "
+            "an unknown metric fails at the first evaluation."
+        )
+
+
+def check_datasets(model: nn.Module, train_dataset: Any, eval_dataset: Any) -> None:
+    """Raises ValueError if the training data are empty, or a label of either does not exist in the model."""
+    if train_dataset is not None and has_length(train_dataset) and len(train_dataset) == 0:
+        raise ValueError("train_dataset is empty. Check the path, the split and any filter.")
+    splits = eval_dataset if isinstance(eval_dataset, Mapping) else {"eval_dataset": eval_dataset}
+    for name, dataset in {"train_dataset": train_dataset, **splits}.items():
+        _check_labels(name, dataset, unwrap_peft_model(model))
+
+
+def _check_labels(name: str, dataset: Any, model: ElasticPreTrainedModel) -> None:
+    config = model.config
+    if isinstance(model, ElasticForTokenClassification):
+        labels = np.asarray(list(chain.from_iterable(_label_column(dataset, SAMPLED_ROWS))))
+    elif isinstance(model, ElasticForSequenceClassification) and (
+        config.problem_type == "single_label_classification" or (config.problem_type is None and config.num_labels > 1)
+    ):
+        labels = np.asarray(_label_column(dataset))
+    else:
+        return
+    if labels.dtype.kind not in "iu":
+        return  # floating point labels are several labels per example, and of text the collator has to make numbers
+    wrong = labels[(labels != IGNORED_LABEL) & ((labels < 0) | (labels >= config.num_labels))]
+    if wrong.size:
+        raise ValueError(
+            f"{name} has label {wrong.flat[0]}, but the model has num_labels={config.num_labels}: labels go from 0 to "
+            f"{config.num_labels - 1}. Convert with as many labels as there are, or encode the labels again."
+        )
+
+
+def _label_column(dataset: Any, limit: int | None = None) -> list[Any]:
+    """The labels of a dataset that gives them without side effects: a list, or one of the `datasets` library."""
+    if isinstance(dataset, list):
+        rows = [row for row in dataset[:limit] if isinstance(row, Mapping)]
+        return [row[column] for row in rows for column in LABEL_COLUMNS if column in row]
+    if hasattr(dataset, "select_columns") and has_length(dataset):
+        for column in LABEL_COLUMNS:
+            if column in dataset.column_names:
+                return dataset.select_columns([column]).with_format(None)[:limit][column]
+    return []
+
+
+def check_teachers(teachers: Sequence[nn.Module], model: nn.Module, args: ElasticTrainingArguments) -> None:
+    """Raises unless each teacher is a model of its own whose inputs and outputs are the student's."""
+    student = unwrap_peft_model(model)
+    settings = ["vocab_size"]
+    if isinstance(student, (ElasticForSequenceClassification, ElasticForTokenClassification)):
+        settings.append("num_labels")
+    if args.hidden_weight > 0:
+        settings.append("hidden_size")
+    for i, teacher in enumerate(teachers):
+        if not hasattr(teacher, "config"):
+            raise TypeError(
+                f"teachers[{i}] is a {type(teacher).__name__}. Give loaded models, e.g. "
+                "AutoModelForSequenceClassification.from_pretrained(...)."
+            )
+        if unwrap_peft_model(teacher) is student:
+            raise ValueError(
+                f"teachers[{i}] is the model that is trained, while a teacher is frozen. Give a copy, or use "
+                "inplace_distillation."
+            )
+        for setting in settings:
+            ours, theirs = getattr(student.config, setting), getattr(teacher.config, setting, None)
+            if theirs not in (None, ours):
+                remedy = "Set hidden_weight=0" if setting == "hidden_size" else "Give a teacher of the same task"
+                raise ValueError(f"teachers[{i}] has {setting}={theirs}, the model {ours}. {remedy}.")
