@@ -7,7 +7,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from ..resources import model_cards_folder
 from .heads import HEADS
 from .manifest import SUPERNET_NAME, Manifest, Member
-from .table import family_table, markdown_table, megabytes, metric_names, metric_value, with_unit
+from .table import family_table, markdown_table, megabytes, metric_names, metric_value, table_cell, with_unit
 
 PICTURE_NAME = "pareto.png"
 
@@ -30,10 +30,10 @@ def render_card(manifest: Manifest, member: Member) -> ModelCard:
     is_supernet = member.name == SUPERNET_NAME
     folder = model_cards_folder()
     # `ModelCard.from_template` gives templates no way to include one another.
-    template = "".join(
-        (folder / name).read_text(encoding="utf-8")
-        for name in ("family_card.md" if is_supernet else "member_card.md", "shared_sections.md")
-    )
+    parts = ("family_card.md" if is_supernet else "member_card.md", "shared_sections.md")
+    template = (
+        "".join((folder / name).read_text(encoding="utf-8") for name in parts) + "\n"
+    )  # jinja2 cuts the last one
     head = HEADS[manifest.architecture]
     return ModelCard.from_template(
         _card_data(manifest, member),
@@ -50,6 +50,7 @@ def render_card(manifest: Manifest, member: Member) -> ModelCard:
         architecture=_architecture(manifest, member),
         intended_use=_intended_use(manifest),
         table=markdown_table(family_table(manifest)),
+        table_cell=table_cell,
         evaluation=_evaluation(manifest),
         picture=PICTURE_NAME if manifest.primary_metric else None,
         training_data=_training_data(manifest),

@@ -33,7 +33,12 @@ def markdown_table(rows: Sequence[dict[str, str]]) -> str:
     """Writes rows as a Markdown table, the first column aligned left and the others right."""
     titles = list(rows[0])
     lines = [titles, [":--", *["--:"] * (len(titles) - 1)], *[list(row.values()) for row in rows]]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(map(table_cell, line)) + " |" for line in lines)
+
+
+def table_cell(value: object) -> str:
+    """Writes a value so that it stays within its cell of a Markdown table."""
+    return " ".join(str(value).split()).replace("|", "\\|")
 
 
 def metric_names(manifest: Manifest) -> list[str]:
@@ -54,7 +59,7 @@ def with_unit(number: int) -> str:
 
 def megabytes(size: int) -> str:
     """Writes bytes as 10^6 bytes: 90864192 gives `90.9`."""
-    return f"{size / 1e6:.1f}" if size >= 1e5 else f"{size / 1e6:.3f}"
+    return f"{size / 1e6:.1f}" if size >= 1e6 else f"{size / 1e6:.3f}"
 
 
 def metric_value(value: float) -> str:

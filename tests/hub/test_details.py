@@ -40,4 +40,4 @@ def test_unusable_values(values, error, message):
 
 def test_hub_ids():
     assert is_hub_id("bert-base-uncased") and is_hub_id("org/model")
-    assert not is_hub_id("/home/model") and not is_hub_id("a/b/c")
+    assert not is_hub_id("/models/bert") and not is_hub_id("a/b/c")
