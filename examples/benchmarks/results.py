@@ -1,0 +1,49 @@
+"""Writes a benchmark's table into RESULTS.md, in place of its former one, with the machine and the date."""
+
+import datetime
+import platform
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+import transformers
+from rich.console import Console
+from rich.table import Table
+
+RESULTS = Path(__file__).with_name("RESULTS.md")
+
+
+def processor() -> str:
+    """Gives the processor's name and the number of cores that torch found."""
+    cpuinfo = Path("/proc/cpuinfo")
+    names = re.findall(r"model name\s*:\s*(.+)", cpuinfo.read_text()) if cpuinfo.exists() else []
+    return f"{names[0] if names else platform.processor() or platform.machine()}, {len(names) or '?'} cores"
+
+
+def report(script: str, title: str, header: Sequence[str], rows: Sequence[Sequence[str]], notes: str) -> None:
+    """Prints the table and writes it to RESULTS.md as the section of this script."""
+    table = Table(*header, title=title)
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+    conditions = (
+        f"{datetime.date.today()}, {processor()}, torch {torch.__version__}, transformers {transformers.__version__}."
+    )
+    lines = [
+        f"## {title}",
+        "",
+        f"`python examples/benchmarks/{script}`. {conditions}",
+        "",
+        notes,
+        "",
+        "| " + " | ".join(header) + " |",
+        "|" + "---|" * len(header),
+        *("| " + " | ".join(row) + " |" for row in rows),
+        "",
+    ]
+    text = RESULTS.read_text() if RESULTS.exists() else "# Benchmark results\n\n"
+    former = re.compile(rf"^## {re.escape(title)}\n.*?(?=^## |\Z)", re.DOTALL | re.MULTILINE)
+    section = "\n".join(lines) + "\n"
+    text = former.sub(lambda _: section, text) if former.search(text) else text + section
+    RESULTS.write_text(text.rstrip("\n") + "\n")
