@@ -5,6 +5,7 @@ import re
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from ..resources import model_cards_folder
+from .formats import CHECKPOINT_FORMAT
 from .heads import HEADS
 from .manifest import SUPERNET_NAME, Manifest, Member
 from .table import family_table, markdown_table, megabytes, metric_names, metric_value, table_cell, with_unit
@@ -29,11 +30,9 @@ def render_card(manifest: Manifest, member: Member) -> ModelCard:
     """
     is_supernet = member.name == SUPERNET_NAME
     folder = model_cards_folder()
-    # `ModelCard.from_template` gives templates no way to include one another.
     parts = ("family_card.md" if is_supernet else "member_card.md", "shared_sections.md")
-    template = (
-        "".join((folder / name).read_text(encoding="utf-8") for name in parts) + "\n"
-    )  # jinja2 cuts the last one
+    # One text, because `ModelCard.from_template` lets no template include another. Jinja cuts the last line break.
+    template = "\n".join((folder / name).read_text(encoding="utf-8") for name in parts) + "\n"
     head = HEADS[manifest.architecture]
     return ModelCard.from_template(
         _card_data(manifest, member),
@@ -45,7 +44,7 @@ def render_card(manifest: Manifest, member: Member) -> ModelCard:
         auto_class=head.auto_class,
         example_input=head.example_input,
         with_unit=with_unit,
-        megabytes=megabytes(member.size_on_disk[manifest.formats[0]]),
+        megabytes=megabytes(member.size_on_disk[CHECKPOINT_FORMAT]),
         conditions=_conditions(member),
         architecture=_architecture(manifest, member),
         intended_use=_intended_use(manifest),

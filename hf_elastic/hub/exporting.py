@@ -23,7 +23,7 @@ from .cards import PICTURE_NAME, render_card
 from .details import TrainingDetails, is_hub_id
 from .family import Family, load_family
 from .figures import draw_pareto
-from .formats import FORMATS
+from .formats import CHECKPOINT_FORMAT, FORMATS
 from .heads import HEADS
 from .integrity import record_files, unlisted_files
 from .manifest import FORMAT_VERSION, SUPERNET_NAME, FamilyError, Layer, Manifest, Member, read_manifest
@@ -64,7 +64,7 @@ def export_family(
             Names in `model.config.subnets`, or sizes by name; these are also named in the exported supernet. All named
             ones by default.
         formats (`Sequence[str]`, defaults to `("safetensors",)`):
-            Formats to write each size in.
+            Formats to write each size in. A checkpoint in `safetensors` is always among them.
         metrics (`Mapping[str, Mapping[str, float]]`, *optional*):
             Values by size and metric, e.g. `{"small": {"accuracy": 0.95}}`. Without them there is no picture.
         details (`TrainingDetails` or `Mapping[str, Any]`, *optional*):
@@ -95,9 +95,8 @@ def export_family(
     )
     out = Path(out)
     with staged(out, lambda former: _check_replaceable(former, overwrite)) as folder:
-        manifest = _describe(
-            request, title=request.details.name or out.resolve().name, **_write_models(request, folder)
-        )
+        supernet, members = _write_models(request, folder)
+        manifest = _describe(request, request.details.name or out.resolve().name, supernet, members)
         _write_cards(manifest, folder)
         _with_files(manifest, folder).write(folder)
     logger.info(f"Exported {len(manifest.members)} sizes to {out}.")
@@ -122,8 +121,8 @@ def _check_replaceable(former: Path, overwrite: bool) -> None:
         )
 
 
-def _write_models(request: ExportRequest, folder: Path) -> dict[str, Any]:
-    """Writes the supernet and the sizes; gives what the manifest says of each."""
+def _write_models(request: ExportRequest, folder: Path) -> tuple[Member, list[Member]]:
+    """Writes the supernet and the sizes; gives what the manifest says of each, the largest size first."""
     sizes = {SUPERNET_NAME: SubnetConfig(), **request.subnets}
     with _named_subnets(request.model, request.subnets):
         supernet, *members = [
@@ -131,12 +130,12 @@ def _write_models(request: ExportRequest, folder: Path) -> dict[str, Any]:
             for name, subnet in logging.tqdm(sizes.items(), desc="Exporting", unit="size")
         ]
     members.sort(key=lambda member: -member.parameters.total)
-    return {"supernet": supernet, "members": members}
+    return supernet, members
 
 
 def _write_member(request: ExportRequest, name: str, subnet: SubnetConfig, folder: Path) -> Member:
     if name == SUPERNET_NAME:
-        model, formats = request.model, ["safetensors"]
+        model, formats = request.model, [CHECKPOINT_FORMAT]
     else:
         model, formats = extract(request.model, subnet), request.formats
     weights = {format: FORMATS[format](model, request.tokenizer, folder / name) for format in formats}
@@ -165,17 +164,15 @@ def _named_subnets(model: ElasticPreTrainedModel, subnets: dict[str, SubnetConfi
 
 def _describe(request: ExportRequest, title: str, supernet: Member, members: list[Member]) -> Manifest:
     config, details = request.model.config, request.details
-    source = details.base_model or config.name_or_path or None
-    if source is not None and Path(source).exists():
-        source = Path(source).resolve().name  # where it lay on this machine is nobody else's business
-    elif details.base_model is None and source is not None and is_hub_id(source):
-        details = replace(details, base_model=source)
+    if details.base_model is None and is_hub_id(config.name_or_path) and not Path(config.name_or_path).exists():
+        details = replace(details, base_model=config.name_or_path)
     head = HEADS[type(request.model).__name__]
     return Manifest(
         format_version=FORMAT_VERSION,
         name=title,
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        source=source,
+        # Of a folder only the name: where it lay on this machine is nobody else's business.
+        source=details.base_model or Path(config.name_or_path).name or None,
         source_model_type=config.source_model_type,
         architecture=type(request.model).__name__,
         task=head.task,

@@ -16,23 +16,23 @@ def write_safetensors(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
     return sorted(folder.glob("*.safetensors"))
 
 
-FORMATS: dict[str, FormatWriter] = {"safetensors": write_safetensors}
+CHECKPOINT_FORMAT = "safetensors"  # what makes a member loadable, so every member has it
+FORMATS: dict[str, FormatWriter] = {CHECKPOINT_FORMAT: write_safetensors}
 
 
 def check_formats(formats: Sequence[str]) -> list[str]:
     """Checks names of formats.
 
     Returns:
-        `list[str]`: The names, each once.
+        `list[str]`: `"safetensors"` and the others, each once.
 
     Raises:
-        ValueError: If there is none, or one is unknown; lists the known ones.
+        ValueError: If one is unknown; lists the known ones.
+        TypeError: If it is a single name.
     """
     if isinstance(formats, str):
         raise TypeError(f"formats={formats!r}: give a sequence of names, e.g. formats=[{formats!r}].")
     for name in formats:
         if name not in FORMATS:
             raise ValueError(f"Unknown export format {name!r}: known are {list(FORMATS)}.")
-    if not formats:
-        raise ValueError(f"formats={formats!r} is empty: give at least one of {list(FORMATS)}.")
-    return list(dict.fromkeys(formats))
+    return list(dict.fromkeys([CHECKPOINT_FORMAT, *formats]))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from .formats import CHECKPOINT_FORMAT
 from .manifest import Manifest
 
 UNKNOWN = "–"
@@ -20,7 +21,7 @@ def family_table(manifest: Manifest) -> list[dict[str, str]]:
             "size": member.name,
             "parameters": with_unit(member.parameters.total),
             "encoder": with_unit(member.parameters.encoder),
-            "MB": megabytes(member.size_on_disk[manifest.formats[0]]),
+            "MB": megabytes(member.size_on_disk[CHECKPOINT_FORMAT]),
             "FLOPs": with_unit(member.flops),
             "ms": f"{member.latency.milliseconds:.1f}",
             **{name: metric_value(member.metrics[name]) if name in member.metrics else UNKNOWN for name in metrics},

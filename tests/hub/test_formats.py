@@ -1,3 +1,5 @@
+import pytest
+
 from hf_elastic.hub.formats import check_formats, write_safetensors
 
 
@@ -7,5 +9,6 @@ def test_a_checkpoint_comes_with_weights_tokenizer_and_code(classifier, tokenize
     assert {"config.json", "tokenizer.json", "modeling_elastic.py", "configuration_elastic.py"} <= names
 
 
-def test_a_repeated_format_is_written_once():
-    assert check_formats(["safetensors", "safetensors"]) == ["safetensors"]
+@pytest.mark.parametrize("formats", [(), ["safetensors"], ("safetensors", "safetensors")])
+def test_every_member_is_a_checkpoint_once(formats):
+    assert check_formats(formats) == ["safetensors"]
