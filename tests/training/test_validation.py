@@ -1,0 +1,170 @@
+"""Bad input fails when the trainer is made, with the value and the remedy, and leaves no output folder."""
+
+import logging as python_logging
+from pathlib import Path
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import BertConfig, BertForSequenceClassification, TrainingArguments
+
+from hf_elastic import ElasticModel, ElasticTrainer
+from tests.conftest import TINY
+from tests.training.cases import accuracy, make_model, make_rows, make_trainer
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "output"
+
+
+def make_bert(**settings) -> BertForSequenceClassification:
+    return BertForSequenceClassification(BertConfig(**{**TINY, "num_labels": 3, **settings}))
+
+
+def test_another_kind_of_model(output):
+    with pytest.raises(TypeError, match="BertForSequenceClassification.*hf_elastic.convert"):
+        make_trainer(output, model=make_bert())
+    assert not output.exists()
+
+
+def test_model_without_a_head(output, tiny_config):
+    with pytest.raises(TypeError, match="ElasticModel has no head.*ElasticForSequenceClassification"):
+        make_trainer(output, model=ElasticModel(tiny_config))
+
+
+def test_model_without_subnets(output):
+    model = make_model("classification")
+    model.config.subnets = {}
+    with pytest.raises(ValueError, match="subnets is empty.*SubnetConfig.scaled"):
+        make_trainer(output, model=model)
+    assert not output.exists()
+
+
+def test_arguments_of_the_parent(output):
+    with pytest.raises(TypeError, match="args is a TrainingArguments.*ElasticTrainingArguments"):
+        ElasticTrainer(make_model("classification"), TrainingArguments(str(output), report_to="none"))
+
+
+def test_weights_of_unknown_subnets(output):
+    with pytest.raises(ValueError, match="'medium'.*large, base, small, tiny"):
+        make_trainer(output, settings={"subnet_weights": {"medium": 1.0}})
+
+
+def test_weights_that_leave_nothing(output):
+    weights = dict.fromkeys(["large", "base", "small", "tiny"], 0.0)
+    with pytest.raises(ValueError, match="0 for all subnets"):
+        make_trainer(output, settings={"subnet_weights": weights})
+
+
+@pytest.mark.parametrize("empty", [[], Dataset.from_dict({"input_ids": [], "labels": []})])
+def test_empty_training_data(output, empty):
+    with pytest.raises(ValueError, match="train_dataset is empty"):
+        make_trainer(output, train_dataset=empty)
+    assert not output.exists()
+
+
+@pytest.mark.parametrize("column", ["label", "labels"])
+@pytest.mark.parametrize("bad", [3, -1])
+@pytest.mark.parametrize("as_dataset", [list, Dataset.from_list])
+def test_labels_that_do_not_exist(output, column, bad, as_dataset):
+    rows = [{"input_ids": [1, 2], column: label} for label in (0, 2, bad, -100)]
+    with pytest.raises(ValueError, match=f"train_dataset has label {bad}, .*num_labels=3: labels go from 0 to 2"):
+        make_trainer(output, train_dataset=as_dataset(rows))
+    with pytest.raises(ValueError, match=f"test has label {bad}"):
+        make_trainer(output, eval_dataset={"dev": make_rows("classification", 2), "test": as_dataset(rows)})
+
+
+def test_labels_of_a_shuffled_and_formatted_dataset(output):
+    dataset = Dataset.from_list([{"input_ids": [1, 2], "labels": label} for label in (0, 1, 7)])
+    with pytest.raises(ValueError, match="label 7"):
+        make_trainer(output, train_dataset=dataset.shuffle(seed=0).with_format("torch"))
+    make_trainer(output, train_dataset=dataset.select([0, 1]))
+
+
+def test_labels_of_tokens(output):
+    rows = [{"input_ids": [1, 2, 3], "labels": [-100, 0, label]} for label in (4, 5)]
+    with pytest.raises(ValueError, match="label 5, .*num_labels=5"):
+        make_trainer(output, "token_classification", train_dataset=Dataset.from_list(rows))
+    make_trainer(output, "token_classification", train_dataset=[*rows[:1], {"input_ids": [1], "labels": []}])
+
+
+@pytest.mark.parametrize("case", ["regression", "multi_label", "masked_lm", "question_answering", "multiple_choice"])
+def test_labels_that_are_no_classes_are_left_alone(output, case):
+    make_trainer(output, case)
+
+
+def test_integers_are_fine_for_regression(output):
+    make_trainer(output, "regression", train_dataset=[{"input_ids": [1, 2], "labels": 5}])
+
+
+class Rows(torch.utils.data.Dataset):
+    """A dataset that must not be read before the training."""
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        raise AssertionError("read too early")
+
+
+def test_other_datasets_are_not_read(output):
+    make_trainer(output, train_dataset=Rows())
+
+
+def test_teacher_that_is_no_model(output):
+    with pytest.raises(TypeError, match=r"teachers\[0\] is a str.*from_pretrained"):
+        make_trainer(output, teachers=["bert-base-uncased"])
+
+
+def test_teacher_that_is_trained(output):
+    model = make_model("classification")
+    with pytest.raises(ValueError, match="is the model that is trained.*Give a copy"):
+        make_trainer(output, model=model, teachers=[model])
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_labels": 4}, "num_labels=4, the model 3. Give a teacher of the same task"),
+        ({"vocab_size": 120}, "vocab_size=120, the model 99"),
+        ({"hidden_size": 64}, "hidden_size=64, the model 32. Set hidden_weight=0"),
+    ],
+)
+def test_teacher_of_another_shape(output, settings, message):
+    with pytest.raises(ValueError, match=r"teachers\[1\] has " + message):
+        make_trainer(output, teachers=[make_bert(), make_bert(**settings)])
+
+
+def test_wider_teacher_without_alignment(output):
+    trainer = make_trainer(
+        output, teachers=[make_bert(hidden_size=64)], settings={"hidden_weight": 0.0, "max_steps": 1}
+    )
+    trainer.train()
+
+
+def best(metric: str) -> dict:
+    return {"metric_for_best_model": metric}
+
+
+@pytest.mark.parametrize("metric", ["eval_medium_loss", "smal_loss"])
+def test_metric_of_an_unknown_subnet(output, metric):
+    with pytest.raises(ValueError, match=f"'{metric}'.*large_loss.*mean_loss"):
+        make_trainer(output, settings=best(metric))
+
+
+@pytest.mark.parametrize("metric", ["loss", "eval_loss", "eval_tiny_loss", "mean_loss"])
+def test_metric_of_a_known_subnet(output, metric):
+    make_trainer(output, settings=best(metric))
+
+
+def test_metric_that_looks_like_a_misspelt_subnet(output, caplog, monkeypatch):
+    monkeypatch.setattr(python_logging.getLogger("transformers"), "propagate", True)
+    monkeypatch.setattr(python_logging.getLogger("hf_elastic"), "propagate", True)
+    make_trainer(output, compute_metrics=accuracy, settings=best("eval_smal_accuracy"))
+    assert "'eval_smal_accuracy'" in caplog.text and "'small'" in caplog.text
+    caplog.clear()
+    for metric in ("eval_small_accuracy", "accuracy", "matthews_correlation"):
+        make_trainer(output, compute_metrics=accuracy, settings=best(metric))
+    assert "starts with no subnet" not in caplog.text
