@@ -164,6 +164,13 @@ def test_no_file_tells_where_the_source_lay(exported, tokenizer, tmp_path):
     assert not [name for name, content in snapshot(family.path).items() if str(tmp_path).encode() in content]
 
 
+def test_a_source_that_is_gone_is_known_by_its_name_alone(classifier, tokenizer, tmp_path):
+    classifier.config.name_or_path = "/gone/checkpoint-5"
+    manifest = export_tiny(classifier, tokenizer, tmp_path / "out", subnets=["tiny"]).manifest
+    assert manifest.source == "checkpoint-5"
+    assert manifest.details.base_model is None
+
+
 def test_half_precision_is_kept(classifier, tokenizer, tmp_path):
     family = export_tiny(classifier.to(torch.bfloat16), tokenizer, tmp_path / "out", subnets=["tiny"])
     assert family.load("tiny").dtype == torch.bfloat16
