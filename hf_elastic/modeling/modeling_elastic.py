@@ -272,7 +272,7 @@ class ElasticPreTrainedModel(PreTrainedModel):
             subnet = self.config.subnets[subnet]
         elif not isinstance(subnet, SubnetConfig):
             raise TypeError(f"subnet={subnet!r}: give a name, a SubnetConfig or None, not a {type(subnet).__name__}.")
-        subnet.layer_sizes(self.config)
+        subnet.select(self.base_model.layer_sizes)
         return subnet
 
 
@@ -290,8 +290,9 @@ class ElasticModel(ElasticPreTrainedModel):
 
     def __init__(self, config: ElasticConfig, add_pooling_layer: bool | None = None):
         super().__init__(config)
+        self.layer_sizes = config.layer_sizes()
         self.embeddings = ElasticEmbeddings(config)
-        self.layers = nn.ModuleList([ElasticLayer(config, size) for size in config.layer_sizes()])
+        self.layers = nn.ModuleList([ElasticLayer(config, size) for size in self.layer_sizes])
         add_pooling_layer = config.add_pooling_layer if add_pooling_layer is None else add_pooling_layer
         self.pooler = ElasticPooler(config) if add_pooling_layer else None
         self.gradient_checkpointing = False
@@ -343,7 +344,7 @@ class ElasticModel(ElasticPreTrainedModel):
         attention_mask = create_bidirectional_mask(
             config=self.config, inputs_embeds=hidden_states, attention_mask=attention_mask
         )
-        for size in active.layer_sizes(self.config):
+        for size in active.select(self.layer_sizes):
             hidden_states = self.layers[size.layer](
                 hidden_states, attention_mask, size.num_attention_heads, size.intermediate_size, **kwargs
             )

@@ -150,7 +150,10 @@ class SubnetConfig:
             ValueError: If a layer does not exist, is repeated or out of order; if a layer would be larger than the
                 supernet's; or if a sequence has another length than the kept layers.
         """
-        full = config.layer_sizes()
+        return self.select(config.layer_sizes())
+
+    def select(self, full: Sequence[LayerSize]) -> tuple[LayerSize, ...]:
+        """Does what [`~SubnetConfig.layer_sizes`] does, for a supernet given as the sizes of all its layers."""
         layers = tuple(range(len(full))) if self.layers is None else self.layers
         for layer in layers:
             if layer >= len(full):

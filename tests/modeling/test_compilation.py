@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounter
 
+from hf_elastic import extract
+
 from ..conftest import first_output, make_inputs
 
 SUBNETS = ["large", "small", "tiny"]
@@ -35,6 +37,16 @@ def test_other_lengths_and_batches_compile_once_more_at_most(classifier):
         for batch_size, length in [(2, 9), (3, 17), (5, 23), (4, 31), (7, 12)]:
             compiled(torch.randint(1, 99, (batch_size, length)))
     assert counter.frame_count <= 2  # once for the first shape, once for any shape
+
+
+def test_a_member_whose_layers_differ_compiles_once(classifier):
+    member = extract(classifier, "small")
+    counter = CompileCounter()
+    compiled = torch.compile(member, backend=counter, fullgraph=True)
+    for seed in range(2):
+        inputs = make_inputs("ElasticForSequenceClassification", seed)
+        torch.testing.assert_close(compiled(**inputs).logits, member(**inputs).logits)
+    assert counter.frame_count == 1
 
 
 def test_the_active_size_is_what_compiled_code_runs(classifier):
