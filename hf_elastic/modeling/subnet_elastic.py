@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from .configuration_elastic import ElasticConfig
+from typing import Any, NamedTuple, Protocol
 
 # Matrix kernels work on blocks: an uneven feed-forward width costs as much as the next multiple of this.
 INTERMEDIATE_SIZE_MULTIPLE = 32
@@ -24,6 +21,13 @@ class LayerSize(NamedTuple):
     layer: int
     num_attention_heads: int
     intermediate_size: int
+
+
+class HasLayerSizes(Protocol):
+    """What is needed of a supernet's configuration, see [`ElasticConfig.layer_sizes`]."""
+
+    def layer_sizes(self) -> tuple[LayerSize, ...]:
+        """Gives the size of each layer of the full model."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class SubnetConfig:
     @classmethod
     def scaled(
         cls,
-        config: ElasticConfig,
+        config: HasLayerSizes,
         width: float = 1.0,
         depth: float = 1.0,
         heads: float | None = None,
@@ -136,7 +140,7 @@ class SubnetConfig:
             if value is not None
         }
 
-    def layer_sizes(self, config: ElasticConfig) -> tuple[LayerSize, ...]:
+    def layer_sizes(self, config: HasLayerSizes) -> tuple[LayerSize, ...]:
         """Resolves the description against a supernet.
 
         Args:
@@ -185,7 +189,7 @@ class SubnetConfig:
         return tuple(sizes)
 
 
-def check_nested(subnets: dict[str, SubnetConfig], config: ElasticConfig) -> None:
+def check_nested(subnets: dict[str, SubnetConfig], config: HasLayerSizes) -> None:
     """Checks that of any two subnets one is a prefix of the other in all layers that both keep.
 
     Raises:
