@@ -8,6 +8,8 @@ from huggingface_hub import EvalResult, ModelCard
 from hf_elastic.hub.cards import render_card
 from hf_elastic.hub.details import TrainingDetails
 
+from .render_examples import EXAMPLES, render_examples
+
 PATTERNS = Path(__file__).parent / "card_patterns"
 # What differs between runs and machines. `<name>` in a pattern file stands for the expression; all else is literal.
 VARIABLE = {
@@ -121,3 +123,12 @@ def test_text_of_the_user_is_taken_literally(manifest):
     card = render_card(replace(manifest, details=details), manifest.members[0])
     assert "Keeps {{ braces }} & <tags>." in card.text
     assert "| note | {% if %} |" in card.text
+
+
+def test_the_examples_are_what_the_templates_give():
+    for name, content in render_examples().items():
+        assert (EXAMPLES / name).read_text() == content, f"{name}: run `python -m tests.hub.render_examples`"
+
+
+def test_the_examples_picture_is_drawn():
+    assert (EXAMPLES / "pareto.png").read_bytes().startswith(b"\x89PNG")
