@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before the first import of huggingface_hub, which reads it once
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch: tiny models gain nothing from threads, and lose much beside others
 
 import pytest
 import torch
