@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, Trainer
 from transformers.trainer_utils import EvalLoopOutput, unwrap_peft_model
-from transformers.utils import ModelOutput, logging
+from transformers.utils import ModelOutput
 
 from ..compression.cost import count_parameters
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
@@ -24,8 +24,6 @@ from .distillation import Reference, UnitCounts, hidden_loss, soft_loss, teach
 from .loss_log import LossLog
 from .sampling import SubnetSampler
 from .validation import check_datasets, check_metric, check_model, check_teachers, check_weights
-
-logger = logging.get_logger(__name__)
 
 
 class ElasticTrainer(Trainer):
@@ -98,8 +96,8 @@ class ElasticTrainer(Trainer):
         check_weights(self.args, self.subnets)
         check_datasets(self.model, self.train_dataset, self.eval_dataset)
         check_teachers(self.teachers, self.model, self.args)
-        only_loss = self.compute_metrics is None
-        check_metric(self.args.metric_for_best_model, self.subnets, self.eval_dataset, only_loss)
+        named, only_loss = self.elastic_model.config.subnets, self.compute_metrics is None
+        check_metric(self.args.metric_for_best_model, named, self.eval_dataset, only_loss)
         sizes = {name: count_parameters(self.elastic_model, size).encoder for name, size in self.subnets.items()}
         self.full_name = max(sizes, key=sizes.get)
         self.sampler = SubnetSampler(sizes, self.args.sampling, self.args.num_random_subnets, self.args.seed)
@@ -182,8 +180,9 @@ class ElasticTrainer(Trainer):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Adds the mean losses of each subnet since the last log to what a training step logs."""
-        if "loss" in logs:
-            means = self._losses.pop_means()
+        # The summary at the end ("train_loss") has no place for them, but they do not belong to the next training.
+        means = self._losses.pop_means() if {"loss", "train_loss"} & logs.keys() else {}
+        if "loss" in logs and means:
             values = self.accelerator.reduce(torch.stack(list(means.values())), reduction="mean").tolist()
             logs.update(zip(means, values, strict=True))
         super().log(logs, start_time)

@@ -62,7 +62,7 @@ def check_metric(metric: str | None, subnets: Mapping[str, SubnetConfig], eval_d
 
     Args:
         metric: The argument, with or without the leading `eval_`.
-        subnets: Those that are evaluated.
+        subnets: Those that have metrics of their own.
         eval_dataset: One dataset, or a dictionary of them.
         only_loss: Whether the loss is the only metric, because there is no `compute_metrics`.
 

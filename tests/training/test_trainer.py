@@ -171,6 +171,34 @@ def test_logged_losses_are_means_over_the_steps_that_ran_a_subnet(tmp_path):
         assert log[f"loss_{name}"] == pytest.approx(sum(values) / len(values))
 
 
+def test_logs_of_a_second_training_are_its_own(tmp_path):
+    settings = {"max_steps": 2, "learning_rate": 0.0, "logging_steps": 2, "per_device_train_batch_size": 64}
+    trainer, _ = train(tmp_path, **settings)
+    (first,) = losses_of(trainer)
+    trainer.args.logging_steps = 5
+    trainer.train()  # logs nothing but its summary
+    trainer.args.logging_steps = 2
+    trainer.train()
+    assert losses_of(trainer)[-1] == pytest.approx(first)
+
+
+def test_own_logs_are_left_alone(tmp_path):
+    trainer = make_trainer(tmp_path)
+    trainer.log({"loss": 1.0})
+    assert losses_of(trainer) == [{"loss": 1.0}]
+
+
+def test_data_without_a_length(tmp_path):
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            yield from make_rows("classification", 20)
+
+    trainer = make_trainer(tmp_path, train_dataset=Stream(), eval_dataset=Stream(), settings={"max_steps": 3})
+    trainer.train()
+    assert len(losses_of(trainer)) == 3
+    assert "eval_tiny_loss" in trainer.evaluate()
+
+
 def test_full_model_is_trained_although_it_has_no_name(tmp_path):
     model = make_model("classification")
     model.config.subnets = {name: model.config.subnets[name] for name in ("base", "tiny")}
