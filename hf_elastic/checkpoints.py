@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from .compression.convert import convert
@@ -111,6 +111,22 @@ def expected_labels(name_or_path: str | Path) -> dict[str, Any]:
     return {"num_labels": len(names)} if unnamed else {"label_names": names}
 
 
+def load_tokenizer(name_or_path: str | Path) -> PreTrainedTokenizerBase:
+    """Loads the tokenizer of a checkpoint.
+
+    Args:
+        name_or_path (`str` or `Path`):
+            Its folder or Hub id.
+
+    Raises:
+        ValueError: If it has none. transformers itself would give one that knows no words.
+    """
+    tokenizer = AutoTokenizer.from_pretrained(str(name_or_path))
+    if len(tokenizer) <= len(tokenizer.all_special_tokens):
+        raise ValueError(f"{name_or_path} has no tokenizer: save the one of the checkpoint it came from there.")
+    return tokenizer
+
+
 def save_with_tokenizer(model: PreTrainedModel, source: str | Path, output_dir: str | Path) -> None:
     """Saves a model together with the tokenizer of the checkpoint that it came from, if that has one.
 
@@ -124,8 +140,6 @@ def save_with_tokenizer(model: PreTrainedModel, source: str | Path, output_dir: 
     """
     model.save_pretrained(output_dir)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(str(source))
-    except (OSError, ValueError):
-        logger.warning(f"{source} has no tokenizer: save one in {output_dir}.")
-    else:
-        tokenizer.save_pretrained(output_dir)
+        load_tokenizer(source).save_pretrained(output_dir)
+    except (OSError, ValueError) as error:
+        logger.warning(f"Saved without a tokenizer: {error}")

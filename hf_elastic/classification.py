@@ -4,10 +4,10 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from transformers import AutoTokenizer, set_seed
+from transformers import set_seed
 
-from .checkpoints import load_classifier
-from .recipes import TrainingSettings, subnet_configs
+from .checkpoints import load_classifier, load_tokenizer
+from .recipes import TrainingSettings, check_sizes, subnet_configs
 from .tasks.text_classification import TextClassificationData, encode
 from .training.family import FamilyRun, train_family
 
@@ -35,12 +35,17 @@ def train_text_classifier(
 
     Returns:
         [`FamilyRun`]: The trained supernet, and the metrics of every size.
+
+    Raises:
+        ValueError, TypeError, OSError: If sizes, settings, data and checkpoint do not fit together.
     """
+    if sizes is not None:
+        check_sizes(sizes)
     if on_phase is not None:
         on_phase("data")
     if settings.train_rows is not None:
         data = data.limit(settings.train_rows, settings.seed)
-    tokenizer = AutoTokenizer.from_pretrained(source)
+    tokenizer = load_tokenizer(source)
     encoded = encode(data, tokenizer, settings.max_length)
     set_seed(settings.seed)  # a new head is drawn
     model = load_classifier(source, **data.model_settings)

@@ -4,7 +4,7 @@ The dataclasses are the format: field names are the file's keys. Reading checks 
 mistake is found before anything is loaded.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -145,10 +145,7 @@ class Recipe:
                 raise TypeError(f"{name}={getattr(self, name)!r}: expected text.")
         if self.task not in TASKS:
             raise ValueError(f"task={self.task!r} is unknown: possible are {list(TASKS)}.")
-        if not self.subnets:
-            raise ValueError("subnets is empty: name at least one size.")
-        for size, multipliers in self.subnets.items():
-            _check_multipliers(size, multipliers)
+        check_sizes(self.subnets)
         check_formats(self.formats)
         for size in self.repositories:
             if size not in (*self.subnets, SUPERNET_NAME):
@@ -188,14 +185,14 @@ class Recipe:
         if not isinstance(values, Mapping):
             raise TypeError(f"A recipe is a mapping of keys to values, found {type(values).__name__}.")
         values = dict(values)
-        _check_keys("the recipe", values, cls)
+        _check_keys("the recipe", values, cls.__dataclass_fields__)
         for required in ("name", "source"):
             if required not in values:
                 raise ValueError(f"The recipe lacks the key {required!r}.")
         for name in ("subnets", "training", "fast", "repositories", "card"):
             if name in values and not isinstance(values[name], Mapping):
                 raise TypeError(f"{name}={values[name]!r}: expected a mapping of keys to values.")
-        _check_keys("training", values.get("training", {}), TrainingSettings)
+        _check_keys("training", values.get("training", {}), TrainingSettings.__dataclass_fields__)
         return cls(
             **{
                 **values,
@@ -209,7 +206,7 @@ class Recipe:
         """Gives the training settings, with the changes of a fast trial if `fast`."""
         if not fast:
             return self.training
-        _check_keys("fast", self.fast, TrainingSettings)
+        _check_keys("fast", self.fast, TrainingSettings.__dataclass_fields__)
         return replace(self.training, **self.fast)
 
     def to_dict(self) -> dict[str, Any]:
@@ -228,23 +225,28 @@ def subnet_configs(config: ElasticConfig, sizes: Mapping[str, Mapping[str, float
     Raises:
         TypeError, ValueError: If a multiplier is unknown or out of range.
     """
-    for name, multipliers in sizes.items():
-        _check_multipliers(name, multipliers)
+    check_sizes(sizes)
     return {name: SubnetConfig.scaled(config, **multipliers) for name, multipliers in sizes.items()}
 
 
-def _check_multipliers(size: str, multipliers: Any) -> None:
-    if not isinstance(multipliers, Mapping):
-        raise TypeError(f"subnets[{size!r}]={multipliers!r}: expected multipliers, e.g. {{width: 0.5, depth: 0.5}}.")
-    for name, value in multipliers.items():
-        if name not in _MULTIPLIERS:
-            raise ValueError(f"Unknown key {name!r} in subnets[{size!r}]: possible are {', '.join(_MULTIPLIERS)}.")
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-            raise ValueError(f"subnets[{size!r}]: {name}={value!r} is no multiplier in (0, 1].")
+def check_sizes(sizes: Mapping[str, Mapping[str, float]]) -> None:
+    """Checks multipliers before there is a model that they could be applied to.
+
+    Raises:
+        TypeError, ValueError: If there is no size, or a multiplier is unknown or out of range.
+    """
+    if not sizes:
+        raise ValueError("subnets is empty: name at least one size.")
+    for size, multipliers in sizes.items():
+        if not isinstance(multipliers, Mapping):
+            raise TypeError(f"subnets[{size!r}]={multipliers!r}: expected multipliers, e.g. {{width: 0.5}}.")
+        _check_keys(f"subnets[{size!r}]", multipliers, _MULTIPLIERS)
+        for name, value in multipliers.items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+                raise ValueError(f"subnets[{size!r}]: {name}={value!r} is no multiplier in (0, 1].")
 
 
-def _check_keys(where: str, values: Mapping[str, Any], kind: type) -> None:
-    known = [field.name for field in fields(kind)]
+def _check_keys(where: str, values: Mapping[str, Any], known: Iterable[str]) -> None:
     for key in values:
         if key not in known:
             raise ValueError(f"Unknown key {key!r} in {where}: possible are {', '.join(known)}.")

@@ -23,9 +23,7 @@ def export(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a former family in the folder.")] = False,
 ) -> None:
     """Write the sizes of a supernet as a family: a checkpoint and a card for each, and a manifest of them all."""
-    from transformers import AutoTokenizer
-
-    from ..checkpoints import load_elastic
+    from ..checkpoints import load_elastic, load_tokenizer
     from ..hub.exporting import export_family
     from ..recipes import Recipe
     from ..training.family import read_metrics
@@ -34,7 +32,7 @@ def export(
     model = load_elastic(supernet)
     family = export_family(
         model,
-        AutoTokenizer.from_pretrained(supernet),
+        load_tokenizer(supernet),
         output_dir,
         subnets=size,
         formats=format or ["safetensors"],

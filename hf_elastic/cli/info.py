@@ -39,6 +39,7 @@ def _show_family(path: str) -> None:
 
 def _show_model(path: str, sequence_length: int, latency: bool) -> None:
     from ..checkpoints import load_elastic
+    from ..compression.cost import count_parameters
     from ..training.coverage import trained_subnets
 
     model = load_elastic(path)
@@ -49,7 +50,9 @@ def _show_model(path: str, sequence_length: int, latency: bool) -> None:
         f"{config.max_position_embeddings} positions."
     )
     sizes = trained_subnets(model) if config.subnets else {"(whole)": None}
-    show_table(_describe(model, name, subnet, sequence_length, latency) for name, subnet in sizes.items())
+    console.print(f"FLOPs{' and milliseconds' if latency else ''} are those of one text of {sequence_length} tokens.")
+    largest_first = sorted(sizes, key=lambda name: -count_parameters(model, sizes[name]).total)
+    show_table(_describe(model, name, sizes[name], sequence_length, latency) for name in largest_first)
 
 
 def _describe(
@@ -67,7 +70,7 @@ def _describe(
         "ffn": _span(layer.intermediate_size for layer in layers),
         "parameters": with_unit(parameters.total),
         "encoder": with_unit(parameters.encoder),
-        f"FLOPs ({sequence_length} tokens)": with_unit(count_flops(model, subnet, sequence_length)),
+        "FLOPs": with_unit(count_flops(model, subnet, sequence_length)),
     }
     if latency:
         row["ms"] = f"{measure_latency(model, subnet, sequence_length).milliseconds:.1f}"

@@ -38,9 +38,9 @@ def rank(
     """Order heads and neurons of a fine-tuned supernet by importance, on training rows. Its outputs stay the same."""
     check_output_dir(output_dir, overwrite)
     from torch.utils.data import DataLoader
-    from transformers import AutoTokenizer, DataCollatorWithPadding
+    from transformers import DataCollatorWithPadding
 
-    from ..checkpoints import load_elastic, save_with_tokenizer
+    from ..checkpoints import load_elastic, load_tokenizer, save_with_tokenizer
     from ..compression.rank import rank as rank_units
     from ..tasks.text_classification import encode
 
@@ -54,7 +54,7 @@ def rank(
         label_column=label_column,
     ).limit(rank_examples, seed)
     model = load_elastic(supernet)
-    tokenizer = AutoTokenizer.from_pretrained(supernet)
+    tokenizer = load_tokenizer(supernet)
     rows = encode(labelled, tokenizer, max_length)["train"]
     importance = rank_units(model, DataLoader(rows, batch_size, collate_fn=DataCollatorWithPadding(tokenizer)))
     save_with_tokenizer(model, supernet, output_dir)

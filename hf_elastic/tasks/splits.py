@@ -24,10 +24,20 @@ def stratified_split(strata: Sequence[Any], fraction: float, seed: int) -> tuple
         raise ValueError(f"A fraction of {fraction!r} cannot be split off: it must lie between 0 and 1.")
     rng = np.random.default_rng(seed)
     strata = np.asarray(strata)
+    rows = [rng.permutation(np.flatnonzero(strata == stratum)) for stratum in np.unique(strata)]
     first, second = [], []
-    for stratum in np.unique(strata):
-        rows = rng.permutation(np.flatnonzero(strata == stratum))
-        size = min(round(fraction * len(rows)), len(rows) - 1)
-        second.extend(rows[:size].tolist())
-        first.extend(rows[size:].tolist())
+    for members, size in zip(rows, _shares([len(members) for members in rows], fraction), strict=True):
+        second.extend(members[:size].tolist())
+        first.extend(members[size:].tolist())
     return sorted(first), sorted(second)
+
+
+def _shares(counts: list[int], fraction: float) -> list[int]:
+    """How many of each stratum make up the fraction, by the largest remainders; at least one is left of each."""
+    exact = [fraction * count for count in counts]
+    shares = [min(int(share), count - 1) for share, count in zip(exact, counts, strict=True)]
+    wanted = round(fraction * sum(counts)) - sum(shares)
+    by_remainder = sorted(range(len(counts)), key=lambda i: shares[i] - exact[i])
+    for i in [i for i in by_remainder if shares[i] < counts[i] - 1][:wanted]:
+        shares[i] += 1
+    return shares

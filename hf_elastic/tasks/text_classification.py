@@ -83,7 +83,8 @@ class TextClassificationData:
         """Keeps a part of the training rows, with the labels in the same proportions.
 
         Args:
-            train_rows: Number of rows to keep; where there are no more than that, all are kept.
+            train_rows: Number of rows to keep; where there are no more than that, all are kept. At least one row of
+                each label stays.
             seed: Seed of the choice.
         """
         if train_rows < 1:
@@ -91,7 +92,7 @@ class TextClassificationData:
         if train_rows >= len(self.train):
             return self
         strata = _strata(self.train, self.label_column, self.labels)
-        _, kept = stratified_split(strata, train_rows / len(self.train), seed)
+        kept, _ = stratified_split(strata, 1 - train_rows / len(self.train), seed)
         return replace(self, train=self.train.select(kept))
 
 

@@ -58,7 +58,7 @@ class FamilyRun:
         Returns:
             Metrics by size.
         """
-        return metrics_by_subnet(self.trainer.evaluate(dataset), self.trainer.subnets)
+        return metrics_by_subnet(self.trainer.evaluate(dataset), _largest_first(self.trainer))
 
     def save(self, output_dir: str | Path) -> None:
         """Saves the supernet with its tokenizer, and the scores as `metrics.json`, for an export later.
@@ -81,6 +81,7 @@ def train_family(
     eval_dataset: Dataset | None = None,
     processing_class: PreTrainedTokenizerBase | None = None,
     compute_metrics: Callable[[EvalPrediction], dict[str, float]] | None = None,
+    data_collator: Callable[[list[Any]], dict[str, Any]] | None = None,
     finetune_epochs: float = 0.0,
     rank_examples: int = 256,
     on_phase: Callable[[str], None] | None = None,
@@ -101,6 +102,8 @@ def train_family(
             The tokenizer; it pads the batches, and is saved with checkpoints.
         compute_metrics (`Callable`, *optional*):
             As [`~transformers.Trainer`] takes it.
+        data_collator (`Callable`, *optional*):
+            As [`~transformers.Trainer`] takes it. By default rows are padded by `processing_class`.
         finetune_epochs (`float`, defaults to 0):
             Epochs of the full model alone, before the ranking. 0 if the model is fine-tuned already.
         rank_examples (`int`, defaults to 256):
@@ -119,7 +122,7 @@ def train_family(
     for name, value in (("finetune_epochs", finetune_epochs), ("rank_examples", rank_examples)):
         if value < 0:
             raise ValueError(f"{name}={value} is negative. Give 0 to leave this out.")
-    data = {"train_dataset": train_dataset, "processing_class": processing_class}
+    data = {"train_dataset": train_dataset, "processing_class": processing_class, "data_collator": data_collator}
     evaluation = {"eval_dataset": eval_dataset, "compute_metrics": compute_metrics}
     trainer = ElasticTrainer(model, args, **data, **evaluation, **trainer_arguments)
     show_loss_only(trainer, "All sizes", passes=len(trainer.subnets))
@@ -138,7 +141,7 @@ def train_family(
     metrics = {}
     if eval_dataset is not None:
         with phases.timed("evaluate"):
-            metrics = metrics_by_subnet(trainer.evaluate(), trainer.subnets)
+            metrics = metrics_by_subnet(trainer.evaluate(), _largest_first(trainer))
     return FamilyRun(trainer, metrics, phases.seconds)
 
 
@@ -200,6 +203,11 @@ def _finetuning(args: ElasticTrainingArguments, epochs: float) -> ElasticTrainin
         load_best_model_at_end=False,
         metric_for_best_model=None,
     )
+
+
+def _largest_first(trainer: ElasticTrainer) -> list[str]:
+    sizes = trainer.sampler.sizes
+    return sorted(sizes, key=lambda name: -sizes[name])
 
 
 class _Phases:
