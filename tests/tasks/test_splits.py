@@ -16,6 +16,13 @@ def test_every_stratum_is_split_in_the_same_proportion():
     assert stratified_split(strata, 0.2, seed=2) != (first, second)
 
 
+def test_the_second_part_has_exactly_the_size_that_was_asked_for():
+    strata = ["a"] * 13 + ["b"] * 7 + ["c"] * 11 + ["d"] * 2
+    for size in range(1, 20):
+        _, second = stratified_split(strata, size / len(strata), seed=0)
+        assert len(second) == size
+
+
 def test_a_single_row_of_its_kind_goes_to_the_first_part():
     first, second = stratified_split(["a", "a", "b"], 0.9, seed=0)
     assert 2 in first

@@ -1,0 +1,112 @@
+"""One run for all sizes: its phases, what it learns, what it saves."""
+
+import json
+
+import pytest
+import torch
+from torch.nn.utils.rnn import pad_sequence
+from transformers import AutoModelForSequenceClassification, EvalPrediction
+
+from hf_elastic import ElasticTrainingArguments
+from hf_elastic.training.family import metrics_by_subnet, read_metrics, train_family
+
+from .cases import NAMES, make_fresh_model, make_learnable_rows
+
+
+def accuracy(prediction: EvalPrediction) -> dict[str, float]:
+    return {"accuracy": float((prediction.predictions.argmax(-1) == prediction.label_ids).mean())}
+
+
+def arguments(folder, **settings):
+    values = {
+        "num_train_epochs": 1,
+        "per_device_train_batch_size": 8,
+        "learning_rate": 5e-3,
+        "disable_tqdm": True,
+        "report_to": "none",
+        "save_strategy": "no",
+    }
+    return ElasticTrainingArguments(str(folder), **{**values, **settings})
+
+
+def pad(rows):
+    ids = pad_sequence([torch.tensor(row["input_ids"]) for row in rows], batch_first=True)
+    labels = torch.tensor([row["labels"] for row in rows])
+    return {"input_ids": ids, "attention_mask": (ids > 0).long(), "labels": labels}
+
+
+def test_every_size_learns_and_every_phase_is_announced_and_timed(tmp_path):
+    rows, phases = make_learnable_rows(320), []
+    run = train_family(
+        make_fresh_model(),
+        arguments(tmp_path, num_train_epochs=4),
+        rows[:256],
+        rows[256:],
+        compute_metrics=accuracy,
+        data_collator=pad,
+        finetune_epochs=4,
+        rank_examples=20,
+        on_phase=phases.append,
+    )
+    assert phases == list(run.seconds) == ["fine-tune", "rank", "co-train", "evaluate"]
+    assert list(run.metrics) == NAMES
+    assert all(metrics["accuracy"] > 0.6 for metrics in run.metrics.values()), run.metrics
+    assert set(run.metrics["tiny"]) == {"accuracy", "loss"}
+    assert run.scores["tiny"] == {"accuracy": run.metrics["tiny"]["accuracy"]}
+    assert run.evaluate(rows[256:]) == run.metrics
+
+
+def test_phases_can_be_left_out(tmp_path):
+    rows = make_learnable_rows(16)
+    run = train_family(make_fresh_model(), arguments(tmp_path, max_steps=1), rows, data_collator=pad, rank_examples=0)
+    assert list(run.seconds) == ["co-train"]
+    assert run.metrics == {}
+
+
+def test_evaluation_and_checkpoints_concern_the_common_training_alone(tmp_path):
+    settings = {"eval_strategy": "epoch", "save_strategy": "epoch", "load_best_model_at_end": True}
+    args = arguments(tmp_path, metric_for_best_model="eval_small_accuracy", **settings)
+    rows = make_learnable_rows(48)
+    train_family(make_fresh_model(), args, rows[:32], rows[32:], None, accuracy, finetune_epochs=1, data_collator=pad)
+    assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-4"]
+    assert not list(tmp_path.glob("fine-tune/checkpoint-*"))
+
+
+def test_what_is_saved_loads_with_its_scores(tmp_path):
+    rows = make_learnable_rows(24)
+    model = make_fresh_model()
+    model.config.subnets = {"tiny": model.config.subnets["tiny"]}
+    run = train_family(model, arguments(tmp_path), rows[:16], rows[16:], None, accuracy, data_collator=pad)
+    run.save(tmp_path / "saved")
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved")
+    assert loaded.config.subnets == model.config.subnets
+    assert json.loads((tmp_path / "saved" / "metrics.json").read_text()) == run.scores
+    assert list(run.scores) == ["supernet", "tiny"]
+    assert read_metrics(tmp_path / "saved", ["tiny", "other"]) == {"tiny": run.scores["tiny"]}
+
+
+def test_metrics_of_a_folder_without_them_are_none_and_a_bad_file_is_an_error(tmp_path):
+    assert read_metrics(tmp_path, ["tiny"]) == {}
+    with pytest.raises(FileNotFoundError):
+        read_metrics(tmp_path / "missing.json", ["tiny"])
+    for text, message in (("{", "is not valid JSON"), ("[1]", "should hold metrics by size")):
+        (tmp_path / "metrics.json").write_text(text)
+        with pytest.raises(ValueError, match=message):
+            read_metrics(tmp_path, ["tiny"])
+
+
+def test_metrics_are_sorted_by_size_and_speeds_left_out():
+    flat = {
+        "eval_a_f1": 0.5,
+        "eval_a_runtime": 2.0,
+        "eval_ab_f1": 0.7,
+        "eval_mean_f1": 0.6,
+        "eval_a_steps_per_second": 1,
+    }
+    assert metrics_by_subnet(flat, ["a", "ab"]) == {"a": {"f1": 0.5}, "ab": {"f1": 0.7}}
+
+
+@pytest.mark.parametrize("setting", ["finetune_epochs", "rank_examples"])
+def test_a_negative_amount_is_an_error_before_any_work(tmp_path, setting):
+    with pytest.raises(ValueError, match=f"{setting}=-1 is negative"):
+        train_family(make_fresh_model(), arguments(tmp_path), make_learnable_rows(8), **{setting: -1})

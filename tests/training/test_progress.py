@@ -1,0 +1,39 @@
+"""The bars of a training in all sizes: the loss behind them, no log above them, as long as the passes."""
+
+import pytest
+
+from hf_elastic import ElasticTrainer, ElasticTrainingArguments
+from hf_elastic.training.progress import LossProgress, show_loss_only
+
+from .cases import make_model, make_rows
+
+
+@pytest.fixture
+def trainer(tmp_path):
+    rows = [{**row, "input_ids": row["input_ids"][:4]} for row in make_rows("classification", 16)]
+    args = ElasticTrainingArguments(str(tmp_path), max_steps=2, logging_steps=1, report_to="none", save_strategy="no")
+    return ElasticTrainer(make_model("classification"), args, train_dataset=rows, eval_dataset=rows)
+
+
+def test_only_the_loss_is_shown(trainer, capsys):
+    show_loss_only(trainer, "All sizes", passes=4)
+    trainer.train()
+    shown = capsys.readouterr()
+    assert "All sizes" in shown.err
+    assert "loss=" in shown.err
+    assert "loss_tiny" not in shown.out + shown.err
+
+
+def test_the_evaluation_bar_covers_the_passes_of_all_sizes(trainer, capsys):
+    show_loss_only(trainer, "All sizes", passes=4)
+    trainer.evaluate()
+    assert "8/8" in capsys.readouterr().err
+
+
+def test_a_trainer_without_bars_gets_none(trainer):
+    show_loss_only(trainer, "once")
+    bars = [callback for callback in trainer.callback_handler.callbacks if isinstance(callback, LossProgress)]
+    assert len(bars) == 1
+    trainer.remove_callback(LossProgress)
+    show_loss_only(trainer, "again")
+    assert not [callback for callback in trainer.callback_handler.callbacks if isinstance(callback, LossProgress)]
