@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .classification import train_text_classifier
 from .hub.details import TrainingDetails
-from .hub.exporting import export_family
+from .hub.exporting import check_destination, export_family
 from .hub.family import Family
 from .recipes import Recipe, TrainingSettings
 from .tasks import bbc_news
@@ -45,7 +45,9 @@ def make_demo_family(
 
     Raises:
         ImportError: If a part of the extra `demo` is missing; says how to install it.
+        FileExistsError: If the folder holds something else than a family.
     """
+    check_destination(output_dir)
     recipe = recipe or Recipe.load(RECIPE)
     settings = recipe.settings(fast)
     run = train_text_classifier(

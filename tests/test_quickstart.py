@@ -48,6 +48,14 @@ def test_the_cards_say_what_was_trained_on(family):
     assert "48" in (family.path / "small" / "README.md").read_text(encoding="utf-8")
 
 
+def test_a_folder_with_other_files_is_refused_before_the_training(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match="holds no family that could be replaced"):
+        make_demo_family(tmp_path, on_phase=pytest.fail)
+    with pytest.raises(NotADirectoryError, match="notes.txt is a file"):
+        make_demo_family(tmp_path / "notes.txt", on_phase=pytest.fail)
+
+
 @pytest.mark.parametrize("size", ["large", "tiny"])
 def test_the_three_lines_load_a_size_in_a_fresh_process(family, size):
     code = loading_code(family, size)

@@ -28,7 +28,7 @@ from .heads import HEADS
 from .integrity import record_files, unlisted_files
 from .manifest import FORMAT_VERSION, SUPERNET_NAME, FamilyError, Layer, Manifest, Member, read_manifest
 from .measuring import measured_latency, measured_parameters
-from .request import ExportRequest
+from .request import ExportRequest, check_extra
 from .staging import staged
 
 logger = logging.get_logger(__name__)
@@ -101,6 +101,28 @@ def export_family(
         _with_files(manifest, folder).write(folder)
     logger.info(f"Exported {len(manifest.members)} sizes to {out}.")
     return load_family(out, verify=False)
+
+
+def check_destination(out: str | Path, overwrite: bool = True) -> None:
+    """Says before a long training whether [`export_family`] could write to a folder after it.
+
+    Args:
+        out (`str` or `Path`):
+            The folder.
+        overwrite (`bool`, defaults to `True`):
+            Whether a former family there may be replaced.
+
+    Raises:
+        FileExistsError: If it holds something else than a family, or a family while `overwrite` is `False`.
+        NotADirectoryError: If it is a file.
+        ImportError: If the extra `export` is not installed.
+    """
+    out = Path(out)
+    if out.is_file():
+        raise NotADirectoryError(f"{out} is a file: give a folder.")
+    if out.is_dir() and any(out.iterdir()):
+        _check_replaceable(out, overwrite)
+    check_extra("jinja2", "matplotlib")
 
 
 def _check_replaceable(former: Path, overwrite: bool) -> None:

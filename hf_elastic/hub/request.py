@@ -73,7 +73,7 @@ class ExportRequest:
             primary_metric=primary_metric,
             greater_is_better=greater_is_better,
         )
-        _check_extra("jinja2", *(["matplotlib"] if primary_metric else []))
+        check_extra("jinja2", *(["matplotlib"] if primary_metric else []))
         return request
 
 
@@ -150,7 +150,12 @@ def _checked_primary_metric(primary_metric: str | None, metrics: dict[str, dict[
     return primary_metric
 
 
-def _check_extra(*modules: str) -> None:
+def check_extra(*modules: str) -> None:
+    """Checks that what the extra `export` installs is there.
+
+    Raises:
+        ImportError: If a module is missing; says how to install it.
+    """
     for module in modules:
         try:
             importlib.import_module(module)
