@@ -52,7 +52,7 @@ def two_processes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[st
     batches = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "per_device_eval_batch_size": 8}
     (folder / "runs.json").write_text(json.dumps({name: {**run, **batches} for name, run in RUNS.items()}))
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
-    command += ["--master_port", str(free_port()), distributed_worker.__file__]
+    command += ["--master_port", str(free_port()), "--log-dir", str(folder), distributed_worker.__file__]
     result = subprocess.run(
         [*command, str(folder / "runs.json"), str(folder / "results.pt")],
         env={**os.environ, "PYTHONPATH": str(repository()), "OMP_NUM_THREADS": "1"},
