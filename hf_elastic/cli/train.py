@@ -87,4 +87,6 @@ def train(
     run.save(output_dir)
     scored_on = "validation" if labelled.test is None else "test"
     show_table(metric_rows(run.scores), f"Scores on the {scored_on} data")
-    console.print(f"The supernet lies in {output_dir}; `hf-elastic export {output_dir} -o family` makes a family of it.")
+    console.print(
+        f"The supernet lies in {output_dir}; `hf-elastic export {output_dir} -o family` makes a family of it."
+    )
