@@ -1,6 +1,5 @@
 """Settings and parts that all tests share."""
 
-import copy
 import importlib.util
 import os
 from pathlib import Path
@@ -103,10 +102,7 @@ def tiny_bert_config() -> BertConfig:
 @pytest.fixture(params=list(HEADS))
 def model(request: pytest.FixtureRequest, tiny_config: ElasticConfig) -> ElasticPreTrainedModel:
     """A randomized supernet of every class, in evaluation mode."""
-    config = copy.deepcopy(tiny_config)
-    if request.param not in ("ElasticModel", "ElasticForSequenceClassification", "ElasticForMultipleChoice"):
-        config.add_pooling_layer = False
-    return randomize(getattr(hf_elastic, request.param)(config)).eval()
+    return randomize(getattr(hf_elastic, request.param)(tiny_config)).eval()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from transformers.utils import logging
 from ..modeling import modeling_elastic
 from ..modeling.configuration_elastic import AUTO_MAP, ElasticConfig
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
+from .copies import load_copies
 from .sources import Head, Source, UnsupportedSourceError, find_source
 
 logger = logging.get_logger(__name__)
@@ -24,6 +25,8 @@ TASKS = {
     "question-answering": "AutoModelForQuestionAnswering",
     "multiple-choice": "AutoModelForMultipleChoice",
 }
+# What `from_pretrained` takes that says where a checkpoint is, so that its configuration can be read first.
+HUB_SETTINGS = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
 
 
 def convert(source: str | Path | PreTrainedModel, task: str | None = None, **kwargs: Any) -> ElasticPreTrainedModel:
@@ -70,8 +73,11 @@ def convert(source: str | Path | PreTrainedModel, task: str | None = None, **kwa
 
 def _load(name: str, task: str | None, kwargs: dict[str, Any]) -> PreTrainedModel:
     """Loads a checkpoint in its own class, once its configuration is known to be convertible."""
-    known = {key: kwargs[key] for key in ("cache_dir", "revision", "subfolder", "token") if key in kwargs}
-    config = AutoConfig.from_pretrained(name, **known)
+    if kwargs.get("output_loading_info"):
+        raise ValueError("output_loading_info=True has no place here: convert gives the model alone.")
+    config = kwargs.get("config")
+    if config is None:
+        config = AutoConfig.from_pretrained(name, **{key: kwargs[key] for key in HUB_SETTINGS if key in kwargs})
     source = _checked_source(config)
     if task is not None:
         return getattr(transformers, TASKS[task]).from_pretrained(name, **kwargs)
@@ -96,10 +102,13 @@ def _with_head(model: PreTrainedModel, task: str | None, kwargs: dict[str, Any])
         return model.base_model
     config = copy.deepcopy(model.config)
     for key, value in kwargs.items():
+        if not hasattr(config, key):
+            raise ValueError(f"{type(config).__name__} has no field {key!r}, which was to be {value!r}.")
         setattr(config, key, value)
     with_head = getattr(transformers, TASKS[task]).from_config(config, dtype=model.dtype).to(model.device)
-    with_head.base_model.load_state_dict(model.base_model.state_dict(), strict=False)
-    logger.warning(f"The head of {type(with_head).__name__} is new: train it before the model is used.")
+    missing, _ = with_head.base_model.load_state_dict(model.base_model.state_dict(), strict=False)
+    also_new = f", and so are {missing}" if missing else ""
+    logger.warning(f"The head of {type(with_head).__name__} is new{also_new}: train it before the model is used.")
     return with_head.train(model.training)
 
 
@@ -124,6 +133,11 @@ def _find_head(source: Source, class_name: str) -> Head:
     return source.heads[class_name]
 
 
+def _public_name(name_or_path: str) -> str | None:
+    """Gives a Hub id as it is, and of a folder its name alone."""
+    return (Path(name_or_path).name if Path(name_or_path).exists() else name_or_path) or None
+
+
 def _convert_model(stock_model: PreTrainedModel) -> ElasticPreTrainedModel:
     stock_config = stock_model.config
     source = _checked_source(stock_config)
@@ -135,17 +149,20 @@ def _convert_model(stock_model: PreTrainedModel) -> ElasticPreTrainedModel:
         label2id=stock_config.label2id,
         problem_type=stock_config.problem_type,
         source_model_type=source.model_type,
+        source_name_or_path=_public_name(stock_config.name_or_path),
         name_or_path=stock_config.name_or_path,
         attn_implementation=stock_config._attn_implementation,
     )
     model = getattr(modeling_elastic, head.elastic_class)(config)
-    model.to(dtype=stock_model.dtype, device=stock_model.device).train(stock_model.training)
-    weights = stock_model.state_dict()
+    model.train(stock_model.training)
+    weights = {name: weight for name, weight in stock_model.state_dict().items() if name not in head.aliases}
     dropped = [name for name in weights if name.startswith(head.dropped)]
-    model.load_state_dict(
-        {source.to_elastic_name(name, head): weight for name, weight in weights.items() if name not in dropped}
+    if dropped:
+        logger.warning(
+            f"{head.elastic_class} has no place for these weights of {type(stock_model).__name__}: {dropped}."
+        )
+    load_copies(
+        model,
+        {source.to_elastic_name(name, head): weight for name, weight in weights.items() if name not in dropped},
     )
-    lost = sorted(set(dropped) - set(stock_model.all_tied_weights_keys.values()))
-    if lost:
-        logger.warning(f"{head.elastic_class} has no place for these weights of {type(stock_model).__name__}: {lost}.")
     return model

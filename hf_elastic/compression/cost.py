@@ -8,6 +8,7 @@ import torch
 
 from ..modeling.modeling_elastic import ElasticForMultipleChoice, ElasticPreTrainedModel
 from ..modeling.subnet_elastic import LayerSize, SubnetConfig
+from .checks import check_elastic
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,10 @@ def count_parameters(model: ElasticPreTrainedModel, subnet: str | SubnetConfig |
             A name in `model.config.subnets`, or a size; `None` is the full model.
 
     Raises:
+        TypeError: If the model is not elastic.
         ValueError: If the name is unknown or the size does not fit.
     """
+    check_elastic(model)
     base_model = model.base_model
     embeddings = _numel(base_model.embeddings)
     head = _numel(model) - embeddings - _numel(base_model.layers)
@@ -104,8 +107,11 @@ def count_flops(
             Sequences per pass; of a multiple choice model, choices per pass.
 
     Raises:
-        ValueError: If the name is unknown or the size does not fit.
+        TypeError: If the model is not elastic.
+        ValueError: If the name is unknown, the size does not fit, or a number is smaller than one.
     """
+    check_elastic(model)
+    _check_at_least(1, sequence_length=sequence_length, batch_size=batch_size)
     config = model.config
     tokens = batch_size * sequence_length
     flops = 0
@@ -147,11 +153,13 @@ def measure_latency(
             Passes before them that are not measured.
 
     Raises:
-        ValueError: If the name is unknown, the size does not fit, the length exceeds the model's positions, or
-            `repeats` is smaller than one.
+        TypeError: If the model is not elastic.
+        ValueError: If the name is unknown, the size does not fit, the length exceeds the model's positions, or a
+            number is too small.
     """
-    if repeats < 1:
-        raise ValueError(f"repeats={repeats} must be at least 1.")
+    check_elastic(model)
+    _check_at_least(1, sequence_length=sequence_length, batch_size=batch_size, repeats=repeats)
+    _check_at_least(0, warmup=warmup)
     subnet = model.resolve_subnet(subnet)
     shape = (batch_size, sequence_length)
     if isinstance(model, ElasticForMultipleChoice):
@@ -178,6 +186,12 @@ def measure_latency(
         dtype=str(model.dtype).removeprefix("torch."),
         repeats=repeats,
     )
+
+
+def _check_at_least(smallest: int, **values: int) -> None:
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
+            raise ValueError(f"{name}={value!r} must be a whole number of at least {smallest}.")
 
 
 def _numel(module: torch.nn.Module) -> int:

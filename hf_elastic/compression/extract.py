@@ -8,6 +8,8 @@ import torch
 from ..modeling.configuration_elastic import ElasticConfig
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
 from ..modeling.subnet_elastic import LayerSize, SubnetConfig
+from .checks import check_plain_weights
+from .copies import load_copies
 
 # The weights of a layer that shrink with it: which dimension, and whether heads or neurons index it.
 SLICED_WEIGHTS = {
@@ -24,7 +26,6 @@ SLICED_WEIGHTS = {
 }
 
 
-@torch.no_grad()
 def extract(model: ElasticPreTrainedModel, subnet: str | SubnetConfig | None) -> ElasticPreTrainedModel:
     """Cuts one size out of a supernet, as a model of its own.
 
@@ -40,12 +41,14 @@ def extract(model: ElasticPreTrainedModel, subnet: str | SubnetConfig | None) ->
         named subnets; name them to go on.
 
     Raises:
+        TypeError: If the model is not elastic, or its weights are adapted or quantized.
         ValueError: If the name is unknown or the size does not fit.
     """
+    check_plain_weights(model)
     sizes = model.resolve_subnet(subnet).layer_sizes(model.config)
     config = member_config(model.config, sizes)
     config._attn_implementation = model.config._attn_implementation
-    member = type(model)(config).to(dtype=model.dtype, device=model.device).train(model.training)
+    member = type(model)(config).train(model.training)
     weights = {}
     for name, weight in model.state_dict().items():
         before, is_layer, rest = name.partition("layers.")
@@ -56,7 +59,7 @@ def extract(model: ElasticPreTrainedModel, subnet: str | SubnetConfig | None) ->
         for position, size in enumerate(sizes):
             if size.layer == int(layer):
                 weights[f"{before}layers.{position}.{weight_name}"] = _cut(weight, weight_name, size, config)
-    member.load_state_dict(weights)
+    load_copies(member, weights)
     return member
 
 

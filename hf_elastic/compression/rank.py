@@ -9,6 +9,7 @@ import torch
 from tqdm.auto import tqdm
 
 from ..modeling.modeling_elastic import ElasticLayer, ElasticPreTrainedModel
+from .checks import check_plain_weights
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Importance:
     num_examples: int
 
 
+@torch.inference_mode(False)  # a caller's would let no gradients through
 def rank(
     model: ElasticPreTrainedModel,
     dataloader: Iterable[Mapping[str, torch.Tensor]],
@@ -52,17 +54,18 @@ def rank(
         `Importance`: The scores, in the order of the units before.
 
     Raises:
-        ValueError: If there is no batch, a batch has no labels, a score is not finite, or the weights are quantized.
+        TypeError: If the model is not elastic, or its weights are adapted or quantized.
+        ValueError: If there is no batch, or one of them gives no loss or one that is not finite.
 
     References:
         Michel et al. 2019, Are Sixteen Heads Really Better than One? (https://arxiv.org/abs/1905.10650);
         Molchanov et al. 2017, Pruning Convolutional Neural Networks (https://arxiv.org/abs/1611.06440);
         the use in a supernet: Hou et al. 2020, DynaBERT (https://arxiv.org/abs/2004.04037).
     """
+    check_plain_weights(model)
+    if max_batches is not None and max_batches < 1:
+        raise ValueError(f"max_batches={max_batches} must be at least 1.")
     layers: list[ElasticLayer] = list(model.base_model.layers)
-    for name, parameter in model.base_model.layers.named_parameters():
-        if not parameter.is_floating_point():
-            raise ValueError(f"layers.{name} is quantized ({parameter.dtype}): rank the model before quantizing it.")
     importance = _score(model, layers, itertools.islice(dataloader, max_batches), _length(dataloader, max_batches))
     for layer, heads, neurons in zip(layers, importance.heads, importance.neurons, strict=True):
         _reorder(layer, heads.argsort(descending=True, stable=True), neurons.argsort(descending=True, stable=True))
@@ -97,13 +100,7 @@ def _score(
         model.train(was_training)
     if num_examples == 0:
         raise ValueError("The dataloader gives no batch: ranking needs training examples.")
-    for index, score in enumerate(scores):
-        if not torch.isfinite(score).all():
-            raise ValueError(
-                f"The {('heads', 'neurons')[index % 2]} of layer {index // 2} have scores that are not finite: the "
-                "loss is NaN or infinite on this data. Check the labels, or rank in float32."
-            )
-        score /= num_examples
+    scores = [score / num_examples for score in scores]
     return Importance(tuple(scores[::2]), tuple(scores[1::2]), num_examples)
 
 
@@ -114,12 +111,20 @@ def _add_scores(
     scores: list[torch.Tensor],
 ) -> int:
     """Adds the scores of one batch, with the unit outputs that its forward pass fills in; gives its size."""
+    for name, value in batch.items():
+        if not isinstance(value, torch.Tensor) or value.dim() == 0:
+            raise ValueError(f"A batch has {name}={value!r}: each value must be a tensor with one row per example.")
     batch = {name: value.to(model.device) for name, value in batch.items()}
     loss = getattr(model(**batch), "loss", None)
     if loss is None:
         raise ValueError(
             f"{type(model).__name__} gives no loss for a batch of {sorted(batch)}: ranking needs a model with a head, "
             "and labels."
+        )
+    if not torch.isfinite(loss):
+        raise ValueError(
+            f"A batch of {sorted(batch)} gives a loss of {loss.item()}: check that it has labels other than -100 and "
+            "no NaN, or rank in float32."
         )
     batch_size = len(next(iter(batch.values())))
     # The loss is a mean over the batch; the gradient of an example's own loss is `batch_size` times as large.

@@ -4,6 +4,8 @@ import transformers
 from transformers import PreTrainedModel
 
 from ..modeling.modeling_elastic import ElasticModel, ElasticPreTrainedModel
+from .checks import check_plain_weights
+from .copies import load_copies
 from .sources import find_source
 
 
@@ -18,22 +20,23 @@ def to_stock(member: ElasticPreTrainedModel) -> PreTrainedModel:
         `PreTrainedModel`: For instance a `BertForSequenceClassification` with the same outputs.
 
     Raises:
+        TypeError: If the model is not elastic, or its weights are adapted or quantized.
         ValueError: If the source's class cannot express the member. Names the setting that stands in the way.
 
     Example:
         >>> member = extract(model, SubnetConfig.scaled(model.config, depth=0.5, ffn=0.5))
         >>> to_stock(member).save_pretrained("bert-small")
     """
+    check_plain_weights(member)
     config = member.config
     if config.source_model_type is None:
         raise ValueError(
             "source_model_type=None: the model was not converted from a checkpoint. Set it, e.g. to 'bert'."
         )
     source = find_source(config.source_model_type)
+    classes = {cls.__name__ for cls in type(member).__mro__}
     class_name, head = next(
-        (name, head)
-        for name, head in source.heads.items()
-        if head.invertible and head.elastic_class == type(member).__name__
+        (name, head) for name, head in source.heads.items() if head.invertible and head.elastic_class in classes
     )
     stock_class = getattr(transformers, class_name)
     stock_config = stock_class.config_class(
@@ -45,13 +48,7 @@ def to_stock(member: ElasticPreTrainedModel) -> PreTrainedModel:
         attn_implementation=config._attn_implementation,
     )
     arguments = {"add_pooling_layer": member.pooler is not None} if isinstance(member, ElasticModel) else {}
-    stock_model = stock_class(stock_config, **arguments)
-    stock_model.to(dtype=member.dtype, device=member.device).train(member.training)
+    stock_model = stock_class(stock_config, **arguments).to(member.device).train(member.training)
     weights = {source.to_source_name(name, head): weight for name, weight in member.state_dict().items()}
-    missing, unexpected = stock_model.load_state_dict(weights, strict=False)
-    tied = {*stock_model.all_tied_weights_keys, *stock_model.all_tied_weights_keys.values(), *head.dropped}
-    if unexpected or not tied.issuperset(missing):
-        raise ValueError(
-            f"{class_name} does not take these weights of the member: missing {missing}, unexpected {unexpected}."
-        )
+    load_copies(stock_model, weights | {alias: weights[name] for alias, name in head.aliases.items()})
     return stock_model

@@ -35,6 +35,8 @@ class ElasticConfig(PreTrainedConfig):
             Whether the base model has a pooler (a dense layer with tanh over the first token).
         source_model_type (`str`, *optional*):
             Model type of the checkpoint that this one was converted from, e.g. `"bert"`.
+        source_name_or_path (`str`, *optional*):
+            Hub id of that checkpoint, or the name of its folder, without the path, which says nothing elsewhere.
         subnets (`dict[str, SubnetConfig]`, *optional*):
             The named sizes. Checked whenever they are assigned; plain dictionaries are read as settings of
             [`SubnetConfig`].
@@ -73,6 +75,7 @@ class ElasticConfig(PreTrainedConfig):
     tie_word_embeddings: bool = True
     add_pooling_layer: bool = True
     source_model_type: str | None = None
+    source_name_or_path: str | None = None
     subnets: dict[str, Any] | None = None
 
     def __post_init__(self, **kwargs):

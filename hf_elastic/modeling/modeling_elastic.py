@@ -270,7 +270,7 @@ class ElasticPreTrainedModel(PreTrainedModel):
                     "model.config.subnets = {..., name: SubnetConfig(...)}."
                 )
             subnet = self.config.subnets[subnet]
-        elif not isinstance(subnet, SubnetConfig):
+        if not isinstance(subnet, SubnetConfig):
             raise TypeError(f"subnet={subnet!r}: give a name, a SubnetConfig or None, not a {type(subnet).__name__}.")
         subnet.select(self.base_model.layer_sizes)
         return subnet
@@ -283,7 +283,7 @@ class ElasticModel(ElasticPreTrainedModel):
         config ([`ElasticConfig`]):
             Configuration of the model.
         add_pooling_layer (`bool`, *optional*):
-            Whether to add a pooler; as `config.add_pooling_layer` says by default.
+            Whether to add a pooler; as `config.add_pooling_layer` says by default. It is written there.
     """
 
     _auto_class = "AutoModel"
@@ -293,8 +293,9 @@ class ElasticModel(ElasticPreTrainedModel):
         self.layer_sizes = config.layer_sizes()
         self.embeddings = ElasticEmbeddings(config)
         self.layers = nn.ModuleList([ElasticLayer(config, size) for size in self.layer_sizes])
-        add_pooling_layer = config.add_pooling_layer if add_pooling_layer is None else add_pooling_layer
-        self.pooler = ElasticPooler(config) if add_pooling_layer else None
+        if add_pooling_layer is not None:
+            config.add_pooling_layer = add_pooling_layer  # so that a checkpoint says whether it has one
+        self.pooler = ElasticPooler(config) if config.add_pooling_layer else None
         self.gradient_checkpointing = False
         self.active_subnet = SubnetConfig()
         self.post_init()
@@ -409,7 +410,14 @@ class ElasticForMaskedLM(ElasticPreTrainedModel):
         See [`ElasticModel.forward`] for the other arguments. `logits` have the shape `(batch, length, vocab_size)`.
         """
         outputs = self.model(
-            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, subnet=subnet, **kwargs
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            inputs_embeds,
+            subnet=subnet,
+            return_dict=True,
+            **kwargs,
         )
         logits = self.lm_head(outputs.last_hidden_state)
         loss = None
@@ -465,7 +473,14 @@ class ElasticForSequenceClassification(ElasticPreTrainedModel):
         See [`ElasticModel.forward`] for the other arguments. `logits` have the shape `(batch, num_labels)`.
         """
         outputs = self.model(
-            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, subnet=subnet, **kwargs
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            inputs_embeds,
+            subnet=subnet,
+            return_dict=True,
+            **kwargs,
         )
         logits = self.classifier(self.dropout(outputs.pooler_output))
         loss = None if labels is None else self._loss(logits, labels, num_items_in_batch)
@@ -536,7 +551,14 @@ class ElasticForTokenClassification(ElasticPreTrainedModel):
         See [`ElasticModel.forward`] for the other arguments. `logits` have the shape `(batch, length, num_labels)`.
         """
         outputs = self.model(
-            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, subnet=subnet, **kwargs
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            inputs_embeds,
+            subnet=subnet,
+            return_dict=True,
+            **kwargs,
         )
         logits = self.classifier(self.dropout(outputs.last_hidden_state))
         loss = None
@@ -575,7 +597,7 @@ class ElasticForQuestionAnswering(ElasticPreTrainedModel):
         r"""
         Args:
             start_positions (`torch.LongTensor` of shape `(batch,)`, *optional*):
-                Index of the answer's first token; an index outside the input is left out of the loss.
+                Index of the answer's first token; an index beyond the input is left out of the loss.
             end_positions (`torch.LongTensor` of shape `(batch,)`, *optional*):
                 Index of the answer's last token, likewise.
             num_items_in_batch (`int`, *optional*):
@@ -584,7 +606,14 @@ class ElasticForQuestionAnswering(ElasticPreTrainedModel):
         See [`ElasticModel.forward`] for the other arguments. Both logits have the shape `(batch, length)`.
         """
         outputs = self.model(
-            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, subnet=subnet, **kwargs
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            inputs_embeds,
+            subnet=subnet,
+            return_dict=True,
+            **kwargs,
         )
         start_logits, end_logits = self.qa_outputs(outputs.last_hidden_state).unbind(dim=-1)
         loss = None
@@ -636,13 +665,18 @@ class ElasticForMultipleChoice(ElasticPreTrainedModel):
         See [`ElasticModel.forward`] for the other arguments; each has one more dimension here, `(batch, choices,
         length)`. `logits` have the shape `(batch, choices)`.
         """
-        num_choices = (input_ids if input_ids is not None else inputs_embeds).shape[1]
+        tokens = input_ids if input_ids is not None else inputs_embeds
+        if tokens is None or tokens.dim() < 3:
+            raise ValueError(
+                "Multiple choice needs input_ids of shape (batch, choices, length), or inputs_embeds likewise, not "
+                f"{None if tokens is None else tuple(tokens.shape)}."
+            )
         flat = [
             None if tensor is None else tensor.flatten(0, 1)
             for tensor in (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
         ]
-        outputs = self.model(*flat, subnet=subnet, **kwargs)
-        logits = self.classifier(self.dropout(outputs.pooler_output)).view(-1, num_choices)
+        outputs = self.model(*flat, subnet=subnet, return_dict=True, **kwargs)
+        logits = self.classifier(self.dropout(outputs.pooler_output)).view(-1, tokens.shape[1])
         loss = None if labels is None else fixed_cross_entropy(logits.float(), labels, num_items_in_batch)
         return MultipleChoiceModelOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions

@@ -6,6 +6,7 @@ is a prefix of every layer's heads and feed-forward neurons, and two sizes share
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
@@ -62,15 +63,18 @@ class SubnetConfig:
             value = getattr(self, name)
             if value is None:
                 continue
+            given = value
             if isinstance(value, Iterable) and not isinstance(value, str):
-                value = tuple(value)
-                object.__setattr__(self, name, value)  # the class is frozen, so that subnets can be dictionary keys
+                value = tuple(_as_int(entry) for entry in value)
+            else:
+                value = _as_int(value)
+            object.__setattr__(self, name, value)  # the class is frozen, so that subnets can be dictionary keys
             entries = value if isinstance(value, tuple) else (value,)
             if not entries:
                 raise ValueError(f"{name}=() is empty: leave it out (None) to keep what the supernet has.")
             for entry in entries:
-                if isinstance(entry, bool) or not isinstance(entry, int):
-                    raise TypeError(f"{name}={value!r}: expected integers, got {entry!r}.")
+                if entry is None:
+                    raise TypeError(f"{name}={given!r}: expected an integer or a sequence of integers.")
                 if entry < smallest:
                     raise ValueError(f"{name}={value!r}: {entry} is smaller than {smallest}.")
 
@@ -91,7 +95,8 @@ class SubnetConfig:
             width (`float`, defaults to 1.0):
                 Multiplier in (0, 1] of heads and feed-forward neurons alike.
             depth (`float`, defaults to 1.0):
-                Multiplier in (0, 1] of the number of layers. The kept ones are evenly spaced, first and last included.
+                Multiplier in (0, 1] of the number of layers. The kept ones are evenly spaced, first and last included;
+                of one, it is the first.
             heads (`float`, *optional*):
                 Multiplier of the heads alone; `width` by default.
             ffn (`float`, *optional*):
@@ -101,12 +106,15 @@ class SubnetConfig:
             `SubnetConfig`: Whole heads, at least one; neurons in multiples of 32, at least 32 or all there are.
 
         Raises:
+            TypeError: If `config` is no configuration of a supernet.
             ValueError: If a multiplier lies outside (0, 1].
         """
         heads = width if heads is None else heads
         ffn = width if ffn is None else ffn
+        if not hasattr(config, "layer_sizes"):
+            raise TypeError(f"config is a {type(config).__name__}: give the supernet's, e.g. model.config.")
         for name, multiplier in (("width", width), ("depth", depth), ("heads", heads), ("ffn", ffn)):
-            if not 0 < multiplier <= 1:
+            if not isinstance(multiplier, (int, float)) or not 0 < multiplier <= 1:
                 raise ValueError(f"{name}={multiplier!r}: a multiplier must lie in (0, 1]; 1 keeps everything.")
         full = config.layer_sizes()
         layers = evenly_spaced(len(full), max(1, round_half_up(depth * len(full))))
@@ -212,7 +220,7 @@ def check_nested(subnets: dict[str, SubnetConfig], config: HasLayerSizes) -> Non
 
 
 def evenly_spaced(total: int, kept: int) -> tuple[int, ...]:
-    """Picks `kept` of `total` indices, first and last included; neighbouring gaps differ by at most one."""
+    """Picks `kept` of `total` indices, first and last included; gaps differ by one at most. One is the first."""
     if kept == 1:
         return (0,)
     return tuple((2 * i * (total - 1) + kept - 1) // (2 * (kept - 1)) for i in range(kept))
@@ -221,6 +229,16 @@ def evenly_spaced(total: int, kept: int) -> tuple[int, ...]:
 def round_half_up(value: float) -> int:
     """Rounds to the nearest integer, halves upwards (Python rounds them to even numbers)."""
     return int(value + 0.5)
+
+
+def _as_int(value: Any) -> int | None:
+    """Takes numpy's integers as well, but neither truth values nor numbers with a fraction; gives None for those."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
 
 
 def _scaled_width(multiplier: float, width: int) -> int:

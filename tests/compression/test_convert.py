@@ -3,7 +3,7 @@
 import pytest
 import torch
 import transformers
-from transformers import AutoModelForSequenceClassification, BertConfig, BertForMaskedLM, BertModel
+from transformers import AutoConfig, AutoModelForSequenceClassification, BertConfig, BertForMaskedLM, BertModel
 
 from hf_elastic import convert
 from hf_elastic.compression.sources import UnsupportedSourceError
@@ -121,6 +121,29 @@ def test_a_head_is_left_off_for_feature_extraction(tiny_bert_config):
     )
 
 
+def test_every_weight_keeps_its_data_type(tiny_bert_config):
+    source = transformers.BertForSequenceClassification(tiny_bert_config).to(torch.bfloat16)
+    source.classifier.float()
+    model = convert(source)
+    assert model.classifier.weight.dtype == torch.float32
+    assert model.model.embeddings.word_embeddings.weight.dtype == torch.bfloat16
+
+
+def test_the_attention_implementation_is_kept(tiny_bert_config):
+    source = BertModel(tiny_bert_config)
+    source.set_attn_implementation("eager")
+    assert convert(source).config._attn_implementation == "eager"
+
+
+def test_the_source_is_remembered_after_saving(tmp_path, tiny_bert_config):
+    BertModel(tiny_bert_config).save_pretrained(tmp_path / "my-bert")
+    convert(tmp_path / "my-bert").save_pretrained(tmp_path / "supernet")
+    assert AutoConfig.from_pretrained(tmp_path / "supernet").source_name_or_path == "my-bert"
+    source = BertModel(tiny_bert_config)
+    source.config.name_or_path = "google-bert/bert-base-uncased"
+    assert convert(source).config.source_name_or_path == "google-bert/bert-base-uncased"
+
+
 def test_data_type_and_mode_are_kept(tiny_bert_config):
     model = convert(BertModel(tiny_bert_config).to(torch.bfloat16).train())
     assert model.dtype == torch.bfloat16
@@ -167,6 +190,8 @@ def test_settings_that_would_be_ignored_are_refused(tiny_bert_config):
     source = transformers.BertForSequenceClassification(tiny_bert_config)
     with pytest.raises(ValueError, match="num_labels"):
         convert(source, task="sequence-classification", num_labels=9)
+    with pytest.raises(ValueError, match="BertConfig has no field 'num_lables', which was to be 9"):
+        convert(source, task="token-classification", num_lables=9)
 
 
 def test_anything_else_is_refused():

@@ -46,7 +46,12 @@ def test_measuring_leaves_the_mode_alone(classifier):
 def test_bad_input_is_named(classifier):
     with pytest.raises(ValueError, match="'huge'"):
         count_parameters(classifier, "huge")
-    with pytest.raises(ValueError, match="repeats=0"):
-        measure_latency(classifier, repeats=0)
+    for name, value in {"repeats": 0, "warmup": -1, "sequence_length": 0, "batch_size": 1.5}.items():
+        with pytest.raises(ValueError, match=f"{name}={value} must be a whole number"):
+            measure_latency(classifier, **{name: value})
+    with pytest.raises(ValueError, match="sequence_length=-5"):
+        count_flops(classifier, sequence_length=-5)
+    with pytest.raises(TypeError, match="model is a Linear, not an elastic model"):
+        count_parameters(torch.nn.Linear(2, 2))
     with pytest.raises(ValueError, match="65 tokens, the model 64 positions"):
         measure_latency(classifier, sequence_length=65)

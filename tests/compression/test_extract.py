@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig
 
-from hf_elastic import ElasticForMaskedLM, ElasticForSequenceClassification, SubnetConfig, extract
+from hf_elastic import ElasticForMaskedLM, ElasticForSequenceClassification, ElasticModel, SubnetConfig, extract
 
 from ..conftest import first_output, make_inputs, make_labels, randomize
 
@@ -84,16 +84,35 @@ def test_settings_are_kept(tiny_config):
     tiny_config.id2label = {0: "no", 1: "yes", 2: "maybe"}
     tiny_config.problem_type = "multi_label_classification"
     tiny_config.custom_note = "kept"
+    tiny_config.name_or_path = "somebody/supernet"
+    tiny_config.source_name_or_path = "google-bert/bert-base-uncased"
     model = ElasticForSequenceClassification(tiny_config).to(torch.bfloat16).eval()
     model.set_attn_implementation("eager")
     member = extract(model, "tiny")
     assert member.config.id2label == {0: "no", 1: "yes", 2: "maybe"}
     assert member.config.problem_type == "multi_label_classification"
     assert member.config.custom_note == "kept"
+    assert member.config.name_or_path == "somebody/supernet"
+    assert member.config.source_name_or_path == "google-bert/bert-base-uncased"
     assert member.config.subnets == {}
     assert member.config._attn_implementation == "eager"
     assert member.dtype == torch.bfloat16
     assert not member.training
+
+
+def test_every_weight_keeps_its_data_type(classifier):
+    classifier.to(torch.bfloat16).classifier.float()
+    member = extract(classifier, "tiny")
+    assert member.classifier.weight.dtype == torch.float32
+    assert member.model.layers[0].mlp.up_proj.weight.dtype == torch.bfloat16
+
+
+def test_an_encoder_without_pooler(tiny_config, tmp_path):
+    member = extract(ElasticModel(tiny_config, add_pooling_layer=False), "tiny")
+    member.save_pretrained(tmp_path)
+    loaded, report = ElasticModel.from_pretrained(tmp_path, output_loading_info=True)
+    assert loaded.pooler is None
+    assert not any(report.values())
 
 
 @pytest.mark.parametrize("tied", [True, False])

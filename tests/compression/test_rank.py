@@ -4,8 +4,9 @@ import copy
 
 import pytest
 import torch
+from transformers import BertModel
 
-from hf_elastic import ElasticForSequenceClassification, rank
+from hf_elastic import ElasticForSequenceClassification, extract, rank, to_stock
 
 from ..conftest import TINY, first_output, make_inputs, make_labels, randomize
 
@@ -89,6 +90,41 @@ def test_model_state_is_left_alone(classifier):
         assert not module._forward_pre_hooks
 
 
+def test_dropout_is_off_while_scores_are_taken(classifier):
+    data = batches(type(classifier).__name__)
+    expected = rank(copy.deepcopy(classifier), data)
+    assert classifier.config.hidden_dropout_prob > 0
+    torch.testing.assert_close(rank(classifier.train(), data).neurons, expected.neurons)
+
+
+def test_scores_of_half_precision_models_are_added_up_in_single_precision(classifier):
+    data = batches(type(classifier).__name__)
+    expected = rank(copy.deepcopy(classifier), data)
+    importance = rank(classifier.to(torch.bfloat16), data)
+    assert {scores.dtype for scores in importance.heads + importance.neurons} == {torch.float32}
+    for scores, reference in zip(importance.neurons, expected.neurons, strict=True):
+        assert torch.corrcoef(torch.stack([scores, reference]))[0, 1] > 0.95
+
+
+def test_within_inference_mode(classifier):
+    data = batches(type(classifier).__name__)
+    expected = rank(copy.deepcopy(classifier), data)
+    with torch.inference_mode():
+        torch.testing.assert_close(rank(classifier, data).heads, expected.heads)
+
+
+@pytest.mark.parametrize("action", [lambda model: rank(model, []), lambda model: extract(model, None), to_stock])
+def test_models_that_cannot_be_cut_are_named(action, classifier, tiny_bert_config):
+    peft = pytest.importorskip("peft")
+    with pytest.raises(TypeError, match="model is a BertModel, not an elastic model: convert it first"):
+        action(BertModel(tiny_bert_config))
+    adapted = peft.get_peft_model(classifier, peft.LoraConfig(target_modules=["q_proj"]))
+    with pytest.raises(TypeError, match="model is a PeftModel, not an elastic model: merge its adapters first"):
+        action(adapted)
+    with pytest.raises(TypeError, match=r"layers.0.attention.q_proj is a peft.tuners.lora.layer.Linear: .*merge_and"):
+        action(adapted.base_model.model)
+
+
 def test_frozen_parameters_are_ranked_too(classifier):
     reference = rank(copy.deepcopy(classifier), batches(type(classifier).__name__))
     classifier.requires_grad_(False)
@@ -121,13 +157,14 @@ def test_bad_data_is_named(classifier):
     weights = copy.deepcopy(classifier.state_dict())
     with pytest.raises(ValueError, match="no batch"):
         rank(classifier, [])
+    inputs = make_inputs("ElasticForSequenceClassification")
+    with pytest.raises(ValueError, match="max_batches=0"):
+        rank(classifier, [inputs], max_batches=0)
     with pytest.raises(ValueError, match="gives no loss for a batch of .*input_ids"):
-        rank(classifier, [make_inputs("ElasticForSequenceClassification")])
-    classifier.config.problem_type = "regression"
-    with pytest.raises(ValueError, match="heads of layer 0 have scores that are not finite"):
-        rank(
-            classifier,
-            [{**make_inputs("ElasticForSequenceClassification"), "labels": torch.full((3, 3), float("nan"))}],
-        )
+        rank(classifier, [inputs])
+    with pytest.raises(ValueError, match=r"idx=\['a'\]: each value must be a tensor"):
+        rank(classifier, [{**inputs, "idx": ["a"]}])
+    with pytest.raises(ValueError, match="gives a loss of nan: check that it has labels other than -100"):
+        rank(classifier, [{**inputs, "labels": torch.full((3,), -100)}])
     for name, weight in classifier.state_dict().items():
         assert torch.equal(weight, weights[name]), name

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import transformers
-from transformers import AutoModelForSequenceClassification, BertForSequenceClassification, BertModel
+from transformers import AutoModelForSequenceClassification, BertForMaskedLM, BertForSequenceClassification, BertModel
 
 from hf_elastic import ElasticModel, SubnetConfig, convert, extract, to_stock
 
@@ -31,6 +31,24 @@ def test_same_outputs_in_the_stock_class(elastic_class, bert_class, subnet, tiny
 def test_without_a_pooler(tiny_bert_config):
     member = convert(randomize(BertModel(tiny_bert_config, add_pooling_layer=False)))
     assert to_stock(member).pooler is None
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_masked_language_modeling_head(tied, tiny_bert_config):
+    tiny_bert_config.tie_word_embeddings = tied
+    source = randomize(BertForMaskedLM(tiny_bert_config)).eval()
+    stock = to_stock(convert(source))
+    assert (stock.cls.predictions.decoder.weight is stock.bert.embeddings.word_embeddings.weight) == tied
+    inputs = make_inputs("BertForMaskedLM")
+    torch.testing.assert_close(stock(**inputs).logits, source(**inputs).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_a_subclass_of_the_users_goes_back_too(tiny_bert_config):
+    class MyModel(ElasticModel):
+        pass
+
+    member = MyModel(convert(BertModel(tiny_bert_config)).config)
+    assert type(to_stock(member)) is BertModel
 
 
 def test_labels_are_kept(tiny_bert_config):

@@ -9,7 +9,14 @@ from torch import nn
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
 import hf_elastic
-from hf_elastic import ElasticForMaskedLM, ElasticForSequenceClassification, ElasticModel, SubnetConfig, extract
+from hf_elastic import (
+    ElasticForMaskedLM,
+    ElasticForMultipleChoice,
+    ElasticForSequenceClassification,
+    ElasticModel,
+    SubnetConfig,
+    extract,
+)
 from hf_elastic.modeling.modeling_elastic import ElasticLinear
 
 from ..conftest import TINY, first_output, make_inputs, make_labels, randomize
@@ -119,7 +126,10 @@ def test_hidden_states_and_attentions(model, subnet, layers):
     assert [tuple(attention.shape) for attention in outputs.attentions] == [(batch, h, 11, 11) for h in heads]
     if isinstance(model, ElasticModel):
         assert torch.equal(outputs.hidden_states[-1], outputs.last_hidden_state)
-    assert isinstance(model(**inputs, return_dict=False), tuple)
+    as_tuple = model(**inputs, return_dict=False)
+    assert isinstance(as_tuple, tuple)
+    model.config.return_dict = False
+    assert torch.equal(model(**inputs)[0], as_tuple[0])
 
 
 @pytest.mark.parametrize("subnet", [None, "small"])
@@ -197,6 +207,8 @@ def test_labels_of_the_wrong_shape_are_named(tiny_config):
 def test_inputs_that_do_not_fit_are_named(classifier):
     with pytest.raises(ValueError, match="exactly one of input_ids and inputs_embeds"):
         classifier()
+    with pytest.raises(ValueError, match=r"Multiple choice needs .* not \(2, 3\)"):
+        ElasticForMultipleChoice(classifier.config)(torch.ones(2, 3, dtype=torch.long))
     with pytest.raises(ValueError, match="65 tokens, the model 64 positions"):
         classifier(torch.ones(1, 65, dtype=torch.long))
 

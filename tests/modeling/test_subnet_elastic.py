@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from hf_elastic import ElasticConfig, SubnetConfig
@@ -34,6 +35,17 @@ def test_sizes_are_those_of_the_layers_that_are_kept():
 @pytest.mark.parametrize("subnet", [SubnetConfig(), SubnetConfig((0, 1), 2, (32, 64)), SubnetConfig(layers=(3,))])
 def test_json_round_trip(subnet):
     assert SubnetConfig.from_dict(json.loads(json.dumps(subnet.to_dict()))) == subnet
+
+
+def test_integers_of_numpy_are_integers():
+    subnet = SubnetConfig(layers=np.arange(2), num_attention_heads=np.int64(3))
+    assert subnet == SubnetConfig(layers=(0, 1), num_attention_heads=3)
+    assert type(subnet.num_attention_heads) is int
+
+
+def test_scaled_takes_a_configuration(classifier):
+    with pytest.raises(TypeError, match="config is a ElasticForSequenceClassification"):
+        SubnetConfig.scaled(classifier)
 
 
 def test_equal_descriptions_are_one_dictionary_key():
@@ -77,10 +89,10 @@ def test_scaled_never_exceeds_the_supernet():
         SubnetConfig.scaled(config, width=width).layer_sizes(config)
 
 
-@pytest.mark.parametrize("multiplier", [0, -0.5, 1.01, float("nan")])
+@pytest.mark.parametrize("multiplier", [0, -0.5, 1.01, float("nan"), "0.5"])
 @pytest.mark.parametrize("name", ["width", "depth", "heads", "ffn"])
 def test_multipliers_outside_the_range_are_named(name, multiplier, tiny_config):
-    with pytest.raises(ValueError, match=rf"{name}={multiplier}"):
+    with pytest.raises(ValueError, match=rf"{name}={multiplier!r}"):
         SubnetConfig.scaled(tiny_config, **{name: multiplier})
 
 
@@ -91,7 +103,7 @@ def test_multipliers_outside_the_range_are_named(name, multiplier, tiny_config):
         ({"layers": (0, -1)}, ValueError, r"layers=\(0, -1\): -1 is smaller than 0"),
         ({"layers": 3}, TypeError, "layers=3"),
         ({"layers": ("a",)}, TypeError, "'a'"),
-        ({"layers": "01"}, TypeError, "'01'"),
+        ({"layers": "01"}, TypeError, "layers='01'"),
         ({"num_attention_heads": 0}, ValueError, "num_attention_heads=0: 0 is smaller than 1"),
         ({"num_attention_heads": (2, 0)}, ValueError, "0 is smaller than 1"),
         ({"num_attention_heads": 2.0}, TypeError, "2.0"),

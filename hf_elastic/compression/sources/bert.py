@@ -26,8 +26,7 @@ SHARED_FIELDS = (
     "classifier_dropout",
     "tie_word_embeddings",
 )
-# A second name of `cls.predictions.decoder.bias`.
-DECODER_BIAS = "cls.predictions.bias"
+DECODER_BIAS = {"cls.predictions.bias": "cls.predictions.decoder.bias"}
 
 
 def elastic_settings(config: PreTrainedConfig) -> dict[str, Any]:
@@ -72,10 +71,10 @@ BERT = Source(
     model_type="bert",
     heads={
         "BertModel": Head("ElasticModel"),
-        "BertForMaskedLM": Head("ElasticForMaskedLM", {"add_pooling_layer": False}, dropped=(DECODER_BIAS,)),
+        "BertForMaskedLM": Head("ElasticForMaskedLM", aliases=DECODER_BIAS),
         "BertForSequenceClassification": Head("ElasticForSequenceClassification"),
-        "BertForTokenClassification": Head("ElasticForTokenClassification", {"add_pooling_layer": False}),
-        "BertForQuestionAnswering": Head("ElasticForQuestionAnswering", {"add_pooling_layer": False}),
+        "BertForTokenClassification": Head("ElasticForTokenClassification"),
+        "BertForQuestionAnswering": Head("ElasticForQuestionAnswering"),
         "BertForMultipleChoice": Head("ElasticForMultipleChoice"),
         # The two pretraining objectives: next sentence prediction is a classifier of two labels without dropout ...
         "BertForNextSentencePrediction": Head(
@@ -87,8 +86,8 @@ BERT = Source(
         # ... and of the model that has both heads, masked language modeling is what training goes on with.
         "BertForPreTraining": Head(
             "ElasticForMaskedLM",
-            {"add_pooling_layer": False},
-            dropped=(DECODER_BIAS, "bert.pooler.", "cls.seq_relationship."),
+            aliases=DECODER_BIAS,
+            dropped=("bert.pooler.", "cls.seq_relationship."),
             invertible=False,
         ),
     },

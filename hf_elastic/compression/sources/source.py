@@ -22,6 +22,8 @@ class Head:
             Fields of the elastic configuration that this head fixes.
         weights (`tuple[tuple[str, str], ...]`):
             Pairs of name fragments of this head alone, see [`Source`].
+        aliases (`Mapping[str, str]`):
+            Second names of weights in the source, with the first ones.
         dropped (`tuple[str, ...]`):
             Prefixes of source weights that the elastic model has no place for and its output does not depend on.
         invertible (`bool`):
@@ -31,6 +33,7 @@ class Head:
     elastic_class: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     weights: tuple[tuple[str, str], ...] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
     invertible: bool = True
 
