@@ -42,8 +42,8 @@ def report(script: str, title: str, header: Sequence[str], rows: Sequence[Sequen
         *("| " + " | ".join(row) + " |" for row in rows),
         "",
     ]
-    text = RESULTS.read_text() if RESULTS.exists() else "# Benchmark results\n\n"
+    text = RESULTS.read_text() if RESULTS.exists() else "# Benchmark results\n"
     former = re.compile(rf"^## {re.escape(title)}\n.*?(?=^## |\Z)", re.DOTALL | re.MULTILINE)
     section = "\n".join(lines) + "\n"
-    text = former.sub(lambda _: section, text) if former.search(text) else text + section
+    text = former.sub(lambda _: section, text) if former.search(text) else text.rstrip("\n") + "\n\n" + section
     RESULTS.write_text(text.rstrip("\n") + "\n")
