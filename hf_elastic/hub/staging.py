@@ -17,6 +17,11 @@ logger = logging.get_logger(__name__)
 
 # A lock that is free is taken at once: the wait only covers the moment in which another run gives it back.
 LOCK_TIMEOUT_SECONDS = 1.0
+# The lock's folder vanishes with the run that held it, so a run that waits may have to begin anew. So many times in a row
+# it is not others that are to blame.
+LOCK_ATTEMPTS = 100
+# Bytes that a file's name may have on the usual filesystems.
+LONGEST_NAME = 255
 
 
 @contextmanager
@@ -33,18 +38,12 @@ def staged(out: Path, check_replaceable: Callable[[Path], None]) -> Iterator[Pat
         `Path`: The folder to fill, on the same filesystem as `out`.
 
     Raises:
-        NotADirectoryError: If `out` is a file.
+        NotADirectoryError, ValueError, OSError: As [`check_place`] says.
         BlockingIOError: If another process is writing the same folder.
-        OSError: If `out` is a mount point, which no folder can be moved onto.
     """
-    out = out.resolve()
-    if out.exists() and not out.is_dir():
-        raise NotADirectoryError(f"{out} is a file: give a folder.")
-    if os.path.ismount(out):
-        raise OSError(f"{out} is a mount point, and a finished family cannot be moved onto it: give a folder in it.")
+    out = check_place(out)
     workspace = workspace_of(out)
     new, former = workspace / "new", workspace / "former"
-    workspace.mkdir(parents=True, exist_ok=True)
     with _locked(workspace / "lock", out):
         try:
             _restore(former, out)
@@ -65,20 +64,49 @@ def staged(out: Path, check_replaceable: Callable[[Path], None]) -> Iterator[Pat
                 shutil.rmtree(workspace, ignore_errors=True)
 
 
+def check_place(out: Path) -> Path:
+    """Says before any work whether a finished folder could be moved to a place, and gives its absolute path.
+
+    Raises:
+        NotADirectoryError: If it is a file.
+        ValueError: If it is the current folder or one around it, which would be moved away from under the process, or
+            if a name in it is too long.
+        OSError: If it is a mount point, which no folder can be moved onto.
+    """
+    out = out.resolve()
+    for name in workspace_of(out).parts:  # first: the filesystem answers no question about such a path
+        excess = len(os.fsencode(name)) - LONGEST_NAME
+        if excess > 0:
+            raise ValueError(f"{out} cannot be written: {name!r} is {excess} bytes too long for a name.")
+    if out.exists() and not out.is_dir():
+        raise NotADirectoryError(f"{out} is a file: give a folder.")
+    if os.path.ismount(out):
+        raise OSError(f"{out} is a mount point, and a finished family cannot be moved onto it: give a folder in it.")
+    if Path.cwd().is_relative_to(out):
+        raise ValueError(f"{out} is the current folder or one around it, and cannot be replaced: give a folder in it.")
+    return out
+
+
 def workspace_of(out: Path) -> Path:
     """Gives the hidden folder beside `out` in which a run prepares it."""
-    return out.with_name(f".{out.name}.export")
+    return out.parent / f".{out.name}.export"
 
 
 @contextmanager
 def _locked(lock: Path, out: Path) -> Iterator[None]:
     with ExitStack() as stack:
-        try:
-            stack.enter_context(WeakFileLock(lock, timeout=LOCK_TIMEOUT_SECONDS))
-        except TimeoutError:
-            raise BlockingIOError(
-                f"Another process is writing {out} (it holds {lock}): wait for it, or give another folder."
-            ) from None
+        for attempt in range(1, LOCK_ATTEMPTS + 1):
+            try:
+                lock.parent.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(WeakFileLock(lock, timeout=LOCK_TIMEOUT_SECONDS))
+                break
+            except TimeoutError:
+                raise BlockingIOError(
+                    f"Another process is writing {out} (it holds {lock}): wait for it, or give another folder."
+                ) from None
+            except (FileNotFoundError, FileExistsError):
+                if attempt == LOCK_ATTEMPTS:
+                    raise
         yield
 
 

@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,26 @@ def test_a_file_in_the_place_is_refused(tmp_path):
 def test_a_mount_point_is_refused():
     with pytest.raises(OSError, match="is a mount point"), staged(Path("/"), anything):
         raise AssertionError("the block ran")
+
+
+@pytest.mark.parametrize("place", [".", "..", "../out"])
+def test_the_current_folder_and_those_around_it_are_refused(place, former, monkeypatch):
+    monkeypatch.chdir(former)
+    message = "is the current folder or one around it, .*: give a folder in it"
+    with pytest.raises(ValueError, match=message), staged(Path(place), anything):
+        raise AssertionError("the block ran")
+    assert content(Path.cwd()) == {"sub/file": "former"}
+    with staged(Path("in"), anything) as folder:
+        fill(folder)
+    assert content(former) == {"sub/file": "former", "in/file": "new"}
+
+
+@pytest.mark.parametrize("place", ["x" * 256, "x" * 250, "ü" * 130, "x" * 256 + "/out"])
+def test_a_name_that_is_too_long_is_refused(place, tmp_path):
+    message = "cannot be written: .* is [0-9]+ bytes too long for a name"
+    with pytest.raises(ValueError, match=message), staged(tmp_path / place, anything):
+        raise AssertionError("the block ran")
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_link_stays_and_its_target_is_replaced(former, tmp_path):
@@ -207,3 +228,20 @@ with staged(Path({str(former)!r}), lambda folder: None):
     assert other.returncode == 0
     assert content(former) == {}
     assert os.listdir(former.parent) == ["out"]
+
+
+def test_of_many_runs_each_gets_its_turn_or_is_told(tmp_path):
+    out = tmp_path / "out"
+
+    def run(number: int) -> bool:
+        try:
+            with staged(out, anything) as folder:
+                (folder / "file").write_text(str(number))
+        except BlockingIOError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        finished = [number for number, done in enumerate(pool.map(run, range(64))) if done]
+    assert int(content(out)["file"]) in finished
+    assert os.listdir(tmp_path) == ["out"]
