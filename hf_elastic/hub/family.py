@@ -18,7 +18,7 @@ class Family:
     """A family on disk. [`load_family`] and [`export_family`] give it.
 
     Args:
-        path (`Path`): Its folder.
+        path (`Path`): Its folder, as an absolute path.
         manifest (`Manifest`): Everything that its `family.json` says.
 
     Example:
@@ -62,11 +62,12 @@ class Family:
         if name not in (*self.names, SUPERNET_NAME):
             raise ValueError(f"{self.path} has no member {name!r}: it has {[*self.names, SUPERNET_NAME]}.")
         auto_class = getattr(transformers, HEADS[self.manifest.architecture].auto_class)
-        return auto_class.from_pretrained(self.path / name, trust_remote_code=False)
+        return auto_class.from_pretrained(self.path / name, trust_remote_code=False, local_files_only=True)
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """Loads the tokenizer that all members share."""
-        return AutoTokenizer.from_pretrained(self.path / SUPERNET_NAME, trust_remote_code=False)
+        folder = self.path / SUPERNET_NAME
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
 
     def table(self) -> list[dict[str, str]]:
         """Gives one row per size for display, keyed by column titles."""
@@ -89,9 +90,9 @@ def load_family(path: str | Path, verify: bool = True) -> Family:
         FamilyError: If the manifest is missing, damaged or of an unknown version, or, with `verify`, a file is
             missing, changed or unlisted. Names the file and the remedy.
     """
-    path = Path(path)
+    path = Path(path).resolve()  # members load later, and then the current folder may be another one
     if not path.is_dir():
-        left_behind = workspace_of(path.resolve())
+        left_behind = workspace_of(path)
         hint = f"an export was interrupted: export to {path} again, which begins by restoring the former family."
         raise FamilyError(
             f"{path} is no folder: " + (hint if left_behind.exists() else "give one that `export_family` wrote.")

@@ -44,6 +44,15 @@ def test_the_tokenizer_is_the_one_exported(exported, tokenizer):
     assert load_family(exported).tokenizer()(text).input_ids == tokenizer(text).input_ids
 
 
+def test_a_family_stays_where_it_was_found(family_path, tmp_path, monkeypatch):
+    monkeypatch.chdir(family_path.parent)
+    family = load_family(family_path.name)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert family.load("tiny").config.num_hidden_layers == 2
+    assert family.tokenizer()("word1").input_ids
+
+
 def test_a_member_computes_what_the_supernet_does_at_its_size(exported):
     family = load_family(exported)
     input_ids = torch.randint(5, 99, (2, 8))
