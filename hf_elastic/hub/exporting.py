@@ -25,13 +25,15 @@ from .family import Family, load_family
 from .figures import draw_pareto
 from .formats import CHECKPOINT_FORMAT, FORMATS
 from .heads import HEADS
-from .integrity import record_files, unlisted_files
+from .integrity import foreign_files, record_files
 from .manifest import FORMAT_VERSION, SUPERNET_NAME, FamilyError, Layer, Manifest, Member, read_manifest
 from .measuring import measured_latency, measured_parameters
 from .request import ExportRequest, check_extra
-from .staging import staged
+from .staging import check_place, staged
 
 logger = logging.get_logger(__name__)
+
+NAMED_FILES = 5  # as many as an error names
 
 
 def export_family(
@@ -51,7 +53,9 @@ def export_family(
 
     `out` gets `family.json`, and one folder per size and one for the supernet, each with weights, configuration,
     tokenizer, code, card and picture. All of it appears at once: until then, and whatever goes wrong, a former family
-    stays.
+    stays. It also stays, with an error, if it holds anything that this function did not write: an added file (hidden
+    ones and `.git` included) or a changed one, such as a card edited by hand. Only caches (`.cache`, `.DS_Store`,
+    `__pycache__`) are deleted with it.
 
     Args:
         model (`ElasticPreTrainedModel`):
@@ -59,7 +63,7 @@ def export_family(
         tokenizer (`PreTrainedTokenizerBase`):
             Its tokenizer.
         out (`str` or `Path`):
-            The folder to write: a new one, an empty one, or that of a former family.
+            The folder to write: a new one, an empty one, or that of a former family. Not the current folder.
         subnets (`Sequence[str]` or `Mapping[str, SubnetConfig]`, *optional*):
             Names in `model.config.subnets`, or sizes by name; these are also named in the exported supernet. All named
             ones by default.
@@ -83,7 +87,11 @@ def export_family(
 
     Raises:
         ValueError, TypeError: If an argument is unusable: an unknown or unfit size, format, metric or detail.
-        FileExistsError: If `out` holds something else than a family, or a family while `overwrite` is `False`.
+        ValueError, NotADirectoryError, OSError: If `out` is the current folder or one around it, a file or a mount
+            point, or has too long a name.
+        FileExistsError: If `out` holds something else than an unchanged family, or a family while `overwrite` is
+            `False`.
+        BlockingIOError: If another process is writing to `out`.
         ImportError: If the extra `export` is not installed. All of these come before any work.
 
     Example:
@@ -93,10 +101,10 @@ def export_family(
     request = ExportRequest.checked(
         model, tokenizer, subnets, formats, metrics, details, sequence_length, primary_metric, greater_is_better
     )
-    out = Path(out)
+    out = Path(out).resolve()  # where it will be found whatever the current folder is then
     with staged(out, lambda former: _check_replaceable(former, overwrite)) as folder:
         supernet, members = _write_models(request, folder)
-        manifest = _describe(request, request.details.name or out.resolve().name, supernet, members)
+        manifest = _describe(request, request.details.name or out.name, supernet, members)
         _write_cards(manifest, folder)
         _with_files(manifest, folder).write(folder)
     logger.info(f"Exported {len(manifest.members)} sizes to {out}.")
@@ -113,13 +121,12 @@ def check_destination(out: str | Path, overwrite: bool = True) -> None:
             Whether a former family there may be replaced.
 
     Raises:
-        FileExistsError: If it holds something else than a family, or a family while `overwrite` is `False`.
-        NotADirectoryError: If it is a file.
+        FileExistsError: If it holds something else than an unchanged family, or a family while `overwrite` is
+            `False`.
+        NotADirectoryError, ValueError, OSError: As [`check_place`] says.
         ImportError: If the extra `export` is not installed.
     """
-    out = Path(out)
-    if out.is_file():
-        raise NotADirectoryError(f"{out} is a file: give a folder.")
+    out = check_place(Path(out))
     if out.is_dir() and any(out.iterdir()):
         _check_replaceable(out, overwrite)
     check_extra("jinja2", "matplotlib")
@@ -135,11 +142,12 @@ def _check_replaceable(former: Path, overwrite: bool) -> None:
         ) from None
     if not overwrite:
         raise FileExistsError(f"{former} holds a family: give another folder, or overwrite=True to replace it.")
-    others = unlisted_files(former, manifest)
-    if others:
+    foreign = foreign_files(former, manifest)
+    if foreign:
+        more = f" and {len(foreign) - NAMED_FILES} more" if len(foreign) > NAMED_FILES else ""
         raise FileExistsError(
-            f"{former} holds {others[0]}, which is not of the family and would be deleted with it: move it away, or "
-            "give another folder."
+            f"{former} holds {', '.join(foreign[:NAMED_FILES])}{more}, added or changed since its export, which would "
+            "be lost: move them away, or give another folder."
         )
 
 

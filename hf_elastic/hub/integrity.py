@@ -9,6 +9,8 @@ from .manifest import MANIFEST_NAME, FamilyError, FileRecord, Manifest
 
 REMEDY = "Export or download the family again, or load it with verify=False if the change is yours."
 CHUNK_BYTES = 2**20
+# What file managers, Python and the Hub's client leave anywhere, and make anew whenever they need it.
+CACHES = frozenset({".cache", ".DS_Store", "__pycache__"})
 
 
 def record_files(folder: Path) -> dict[str, FileRecord]:
@@ -16,7 +18,7 @@ def record_files(folder: Path) -> dict[str, FileRecord]:
 
     Hidden files and `__pycache__` are left out: file managers, git and Python add them without asking.
     """
-    return {name: _record(folder / name) for name in _visible_files(folder)}
+    return {name: _record(folder / name) for name in _files(folder)}
 
 
 def check_files(folder: Path, manifest: Manifest) -> None:
@@ -32,7 +34,8 @@ def check_files(folder: Path, manifest: Manifest) -> None:
         FamilyError: Names the first file that is missing, truncated, changed or unlisted, or that the manifest places
             outside the folder.
     """
-    for name, expected in _listed_files(manifest).items():
+    listed = _listed_files(manifest)
+    for name, expected in listed.items():
         path = folder / _inside(folder, name)
         if not path.is_file():
             raise FamilyError(f"{path} is missing. {REMEDY}")
@@ -41,14 +44,24 @@ def check_files(folder: Path, manifest: Manifest) -> None:
             raise FamilyError(f"{path} has {size} bytes instead of {expected.size}: cut off or changed. {REMEDY}")
         if _sha256(path) != expected.sha256:
             raise FamilyError(f"{path} has another content than the one exported (SHA-256 differs). {REMEDY}")
-    for name in unlisted_files(folder, manifest):
-        raise FamilyError(f"{folder / name} does not belong to the family: the manifest does not list it. {REMEDY}")
+    for name in _files(folder):
+        if name not in listed and name != MANIFEST_NAME:
+            raise FamilyError(
+                f"{folder / name} does not belong to the family: its manifest does not list it. {REMEDY}"
+            )
 
 
-def unlisted_files(folder: Path, manifest: Manifest) -> list[str]:
-    """Gives the files in a family's folder that its manifest does not list, hidden ones and `__pycache__` aside."""
+def foreign_files(folder: Path, manifest: Manifest) -> list[str]:
+    """Gives what would be lost with a family's folder: the files that were added to it or changed in it.
+
+    Hidden ones count, and a hidden folder such as `.git` or a link counts as a whole; only caches do not.
+    """
     listed = _listed_files(manifest)
-    return [name for name in _visible_files(folder) if name not in listed and name != MANIFEST_NAME]
+    return [
+        name
+        for name in _files(folder, hidden=True)
+        if name != MANIFEST_NAME and (name not in listed or not _is_unchanged(folder / name, listed[name]))
+    ]
 
 
 def check_names(folder: Path, manifest: Manifest) -> None:
@@ -88,13 +101,18 @@ def _inside(folder: Path, path: str) -> str:
     return path
 
 
-def _visible_files(folder: Path) -> Iterator[str]:
+def _files(folder: Path, hidden: bool = False) -> Iterator[str]:
     for path, folders, files in os.walk(folder):
-        links = [name for name in folders if (Path(path) / name).is_symlink()]  # walk() does not enter them
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
-        for name in sorted([*files, *links]):
-            if not name.startswith("."):
+        # As one entry: links, which walk() does not enter, and hidden folders, which are another program's matter.
+        closed = [name for name in folders if name.startswith(".") or (Path(path) / name).is_symlink()]
+        folders[:] = sorted(set(folders) - set(closed) - CACHES)
+        for name in sorted({*files, *closed} - CACHES):
+            if hidden or not name.startswith("."):
                 yield (Path(path) / name).relative_to(folder).as_posix()
+
+
+def _is_unchanged(path: Path, expected: FileRecord) -> bool:
+    return path.is_file() and path.stat().st_size == expected.size and _sha256(path) == expected.sha256
 
 
 def _record(path: Path) -> FileRecord:

@@ -17,8 +17,8 @@ logger = logging.get_logger(__name__)
 
 # A lock that is free is taken at once: the wait only covers the moment in which another run gives it back.
 LOCK_TIMEOUT_SECONDS = 1.0
-# The lock's folder vanishes with the run that held it, so a run that waits may have to begin anew. So many times in a row
-# it is not others that are to blame.
+# The lock's folder vanishes with the run that held it, so that a waiting one has to begin anew. The number ends this
+# where the cause is another one.
 LOCK_ATTEMPTS = 100
 # Bytes that a file's name may have on the usual filesystems.
 LONGEST_NAME = 255

@@ -19,6 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import hf_elastic
 from hf_elastic import SubnetConfig, export_family, load_family
+from hf_elastic.hub.exporting import check_destination
 from hf_elastic.hub.heads import HEADS
 
 from ..conftest import first_output, make_inputs
@@ -223,11 +224,52 @@ def test_what_is_no_family_stays(classifier, tokenizer, tmp_path):
     assert snapshot(tmp_path) == {"thesis.tex": b"mine"}
 
 
-def test_what_someone_put_into_a_family_stays(family_path, classifier, tokenizer):
-    (family_path / "thesis.tex").write_text("mine")
-    with pytest.raises(FileExistsError, match="holds thesis.tex, which is not of the family and would be deleted"):
+@pytest.mark.parametrize(
+    ("file", "named"),
+    [
+        ("thesis.tex", "thesis.tex"),
+        ("tiny/thesis.tex", "tiny/thesis.tex"),
+        (".git/HEAD", ".git"),
+        (".env", ".env"),
+        ("tiny/.gitattributes", "tiny/.gitattributes"),
+        ("tiny/README.md", "tiny/README.md"),
+    ],
+)
+def test_what_someone_put_into_a_family_or_changed_in_it_stays(file, named, family_path, classifier, tokenizer):
+    (family_path / file).parent.mkdir(exist_ok=True)
+    (family_path / file).write_text("mine")
+    before = snapshot(family_path)
+    with pytest.raises(FileExistsError, match=f"holds {named}, added or changed since its export, .* move them away"):
         export_tiny(classifier, tokenizer, family_path)
-    assert (family_path / "thesis.tex").read_text() == "mine"
+    assert snapshot(family_path) == before
+    if (family_path / named).is_dir():
+        shutil.rmtree(family_path / named)
+    else:
+        (family_path / named).unlink()
+    assert export_tiny(classifier, tokenizer, family_path, subnets=["base"]).names == ["base"]
+
+
+def test_of_many_foreign_files_the_first_ones_are_named(family_path, classifier, tokenizer):
+    for number in range(9):
+        (family_path / f"{number}.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match=r"holds 0.txt, 1.txt, 2.txt, 3.txt, 4.txt and 4 more, added"):
+        export_tiny(classifier, tokenizer, family_path)
+
+
+def test_caches_in_a_family_do_not_keep_it(family_path, classifier, tokenizer):
+    for file in (".DS_Store", "tiny/.DS_Store", ".cache/huggingface/x.lock", "tiny/__pycache__/x.pyc"):
+        (family_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (family_path / file).write_text("")
+    assert export_tiny(classifier, tokenizer, family_path, subnets=["base"]).names == ["base"]
+
+
+def test_the_current_folder_is_refused_before_any_work(classifier, tokenizer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for write in (partial(export_tiny, classifier, tokenizer), check_destination):
+        with pytest.raises(ValueError, match="is the current folder or one around it"):
+            write(".")
+    assert os.listdir() == []
+    assert export_tiny(classifier, tokenizer, "out", subnets=["tiny"]).path == tmp_path / "out"
 
 
 def test_a_former_family_can_be_protected(family_path, classifier, tokenizer):
