@@ -4,6 +4,7 @@ The dataclasses are the format: field names are the file's keys. Reading checks 
 mistake is found before anything is loaded.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -259,3 +260,5 @@ def _check_type(name: str, value: Any, kind: Any) -> None:
         expected = kind.__name__ if isinstance(kind, type) else str(kind)
         hint = " (YAML needs a dot in 1.0e-4)" if kind is float and isinstance(value, str) else ""
         raise TypeError(f"{name}={value!r}: expected {expected}, got {type(value).__name__}{hint}.")
+    if kind is float and not math.isfinite(value):
+        raise ValueError(f"{name}={value} is not finite: give an ordinary number.")

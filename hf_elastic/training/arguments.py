@@ -1,7 +1,9 @@
 """Training arguments of transformers, plus which subnets a step runs and what they learn from."""
 
 import json
+import math
 from dataclasses import dataclass, field
+from typing import Any
 
 from transformers import TrainingArguments
 
@@ -47,6 +49,7 @@ class ElasticTrainingArguments(TrainingArguments):
             Weight of each subnet's loss by name, 1 where it is missing; a dictionary or its JSON text.
 
     Raises:
+        TypeError: If a weight or the temperature is not a number.
         ValueError: If a value is out of range or two do not go together.
 
     Example:
@@ -92,8 +95,10 @@ class ElasticTrainingArguments(TrainingArguments):
         self.subnet_weights = _read_weights(self.subnet_weights)
         _check_choice("sampling", self.sampling, list(SAMPLING_STRATEGIES))
         _check_choice("distillation_schedule", self.distillation_schedule, list(SCHEDULES))
-        if self.num_random_subnets < 0:
-            raise ValueError(f"num_random_subnets={self.num_random_subnets} is negative. Give 0 or more.")
+        number = self.num_random_subnets
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise ValueError(f"num_random_subnets={number!r} is no number of subnets. Give a whole number, 0 or more.")
+        _check_number("temperature", self.temperature)
         if self.temperature <= 0:
             raise ValueError(f"temperature={self.temperature} is not positive. 1 leaves the predictions as they are.")
         self._check_weights()
@@ -114,12 +119,13 @@ class ElasticTrainingArguments(TrainingArguments):
         weights = {
             "task_weight": self.task_weight,
             "distillation_weight": self.distillation_weight,
-            "distillation_weight_end": self.distillation_weight_end or 0.0,
+            "distillation_weight_end": 0.0 if self.distillation_weight_end is None else self.distillation_weight_end,
             "hidden_weight": self.hidden_weight,
         }
         of_subnets = {f"subnet_weights[{name!r}]": weight for name, weight in self.subnet_weights.items()}
         for name, weight in {**weights, **of_subnets}.items():
-            if not weight >= 0:
+            _check_number(name, weight)
+            if weight < 0:
                 raise ValueError(f"{name}={weight} is negative. Give 0 to switch a loss off, or a positive weight.")
         if not any(weights.values()):
             raise ValueError(f"All loss weights are 0: {', '.join(weights)}. Give at least one a positive weight.")
@@ -140,6 +146,14 @@ def _read_weights(weights: dict[str, float] | str | None) -> dict[str, float]:
     if not isinstance(weights or {}, dict):
         raise ValueError(f"subnet_weights={weights!r} is not a dictionary. {_WEIGHTS_EXAMPLE}")
     return weights or {}
+
+
+def _check_number(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        hint = " without quotes (YAML needs a dot in 1.0e-4)" if isinstance(value, str) else ""
+        raise TypeError(f"{name}={value!r} is a {type(value).__name__}. Give a number{hint}.")
+    if not math.isfinite(value):
+        raise ValueError(f"{name}={value} is not finite. Give an ordinary number, e.g. 1.0.")
 
 
 def _check_choice(name: str, value: str, choices: list[str]) -> None:

@@ -56,6 +56,11 @@ def test_tokens_are_not_shown(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"num_random_subnets": 1.5}, "num_random_subnets=1.5 is no number of subnets. Give a whole number"),
+        ({"num_random_subnets": True}, "num_random_subnets=True"),
+        ({"temperature": float("nan")}, "temperature=nan is not finite"),
+        ({"distillation_weight": float("inf")}, "distillation_weight=inf is not finite"),
+        ({"subnet_weights": {"tiny": float("nan")}}, r"subnet_weights\['tiny'\]=nan is not finite"),
         ({"sampling": "all"}, "sampling='all'.*joint, sandwich, one_per_step"),
         ({"distillation_schedule": "step"}, "distillation_schedule='step'.*constant, linear, cosine"),
         ({"num_random_subnets": -1}, "num_random_subnets=-1"),
@@ -76,4 +81,19 @@ def test_tokens_are_not_shown(tmp_path):
 )
 def test_bad_values_are_named(tmp_path, settings, message):
     with pytest.raises(ValueError, match=message):
+        ElasticTrainingArguments(str(tmp_path), **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"temperature": "2"}, "temperature='2' is a str. Give a number without quotes"),
+        ({"task_weight": None}, "task_weight=None is a NoneType. Give a number"),
+        ({"hidden_weight": True}, "hidden_weight=True is a bool"),
+        ({"distillation_weight_end": "0", "distillation_schedule": "linear"}, "distillation_weight_end='0'"),
+        ({"subnet_weights": {"tiny": "x"}}, r"subnet_weights\['tiny'\]='x' is a str. Give a number"),
+    ],
+)
+def test_values_of_another_kind_are_named(tmp_path, settings, message):
+    with pytest.raises(TypeError, match=message):
         ElasticTrainingArguments(str(tmp_path), **settings)
