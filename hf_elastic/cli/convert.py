@@ -5,11 +5,11 @@ from typing import Annotated
 import typer
 
 from .display import console
-from .options import OutputDir, Overwrite, Subnets, check_output_dir, choose_sizes
+from .options import OutputDir, Overwrite, Subnets, check_output_dir, choose_sizes, refuse_file
 
 
 def convert(
-    source: Annotated[str, typer.Argument(help="Folder or Hub id of a BERT-type checkpoint.")],
+    source: Annotated[str, typer.Argument(help="Folder or Hub id of a BERT-type checkpoint.", callback=refuse_file)],
     output_dir: OutputDir,
     task: Annotated[
         str | None, typer.Option(help="E.g. sequence-classification. (default: what it was saved for)")

@@ -17,10 +17,13 @@ def extract(
 ) -> None:
     """Cut one size out of a supernet, as an ordinary checkpoint with the tokenizer."""
     check_output_dir(output_dir, overwrite)
-    from ..checkpoints import load_elastic, save_with_tokenizer
+    from ..checkpoints import load_elastic, named_subnets, save_with_tokenizer
     from ..compression.extract import extract as extract_size
     from ..compression.stock import to_stock
 
+    sizes = named_subnets(supernet)
+    if sizes and size not in sizes:  # before the weights are loaded
+        raise ValueError(f"Unknown size {size!r}: {supernet} has {', '.join(sizes)}.")
     member = extract_size(load_elastic(supernet), size)
     if stock:
         member = to_stock(member)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .display import console, show_table
+from .options import refuse_file
 
 if TYPE_CHECKING:
     from ..modeling.modeling_elastic import ElasticPreTrainedModel
@@ -14,7 +15,12 @@ if TYPE_CHECKING:
 
 
 def info(
-    path: Annotated[str, typer.Argument(help="A supernet or member (folder or Hub id), or the folder of a family.")],
+    path: Annotated[
+        str,
+        typer.Argument(
+            help="A supernet or member (folder or Hub id), or the folder of a family.", callback=refuse_file
+        ),
+    ],
     sequence_length: Annotated[int, typer.Option(help="Tokens for FLOPs and latency.")] = 128,
     latency: Annotated[bool, typer.Option("--latency", help="Also measure a forward pass of one text.")] = False,
 ) -> None:

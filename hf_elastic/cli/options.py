@@ -9,7 +9,19 @@ import typer
 if TYPE_CHECKING:
     from ..tasks.text_classification import TextClassificationData
 
-Supernet = Annotated[str, typer.Argument(help="Folder or Hub id of a supernet.")]
+
+def refuse_file(checkpoint: str) -> str:
+    """Gives a checkpoint's folder or Hub id as it is.
+
+    Raises:
+        NotADirectoryError: If it is a file, which transformers would take for weights.
+    """
+    if Path(checkpoint).is_file():
+        raise NotADirectoryError(f"{checkpoint} is a file: give the folder it lies in, {Path(checkpoint).parent}.")
+    return checkpoint
+
+
+Supernet = Annotated[str, typer.Argument(help="Folder or Hub id of a supernet.", callback=refuse_file)]
 Data = Annotated[
     str,
     typer.Argument(

@@ -18,11 +18,15 @@ from .options import (
     check_output_dir,
     choose_sizes,
     read_data,
+    refuse_file,
 )
 
 
 def train(
-    source: Annotated[str, typer.Argument(help="Folder or Hub id of a supernet, or of a BERT-type checkpoint.")],
+    source: Annotated[
+        str,
+        typer.Argument(help="Folder or Hub id of a supernet, or of a BERT-type checkpoint.", callback=refuse_file),
+    ],
     data: Data,
     output_dir: OutputDir,
     subnet: Subnets = None,

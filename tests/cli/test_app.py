@@ -67,6 +67,10 @@ def test_a_missing_column_is_one_line_that_lists_the_columns(capsys, checkpoint,
         (["train", "{checkpoint}", "{data}", "--max-length", "4096"], "error: max_length=4096: this tokenizer's"),
         (["train", "{checkpoint}", "{data}", "--subnet", "a=width:2"], "error: subnets['a']: width=2.0 is no mult"),
         (["train", "{checkpoint}", "{data}", "--train-rows", "0"], "error: train_rows=0 is smaller than 1."),
+        (["train", "{checkpoint}", "{data}", "--cotrain-epochs", "nan"], "error: cotrain_epochs=nan is not finite"),
+        (["extract", "{checkpoint}/config.json", "small"], "config.json is a file: give the folder it lies in, "),
+        (["convert", "{checkpoint}/config.json"], "config.json is a file: give the folder it lies in, "),
+        (["train", "{checkpoint}/config.json", "{data}"], "config.json is a file: give the folder it lies in, "),
         (["convert", "{checkpoint}", "--task", "parsing"], "error: Unknown task 'parsing'"),
         (["extract", "{checkpoint}", "small"], "is a checkpoint of type 'bert', not an elastic one: convert it first"),
         (["export", "{checkpoint}"], "is a checkpoint of type 'bert', not an elastic one: convert it first"),
@@ -93,10 +97,16 @@ def test_labels_that_the_checkpoint_does_not_have_are_an_error(capsys, checkpoin
 def test_an_unknown_size_is_an_error_that_lists_the_sizes(capsys, checkpoint, tmp_path):
     supernet = tmp_path / "supernet"
     assert CliRunner().invoke(app, ["convert", str(checkpoint), "-o", str(supernet)]).exit_code == 0
+    (supernet / "model.safetensors").unlink()  # the names are in the configuration
     status, err = fail(capsys, "extract", supernet, "huge", "-o", tmp_path / "out")
     assert status == 1
-    assert "huge" in err.splitlines()[-1]
-    assert "small" in err.splitlines()[-1]
+    assert err.splitlines()[-1] == f"error: Unknown size 'huge': {supernet} has base, large, small, tiny."
+
+
+def test_info_of_a_file_is_one_line(capsys, checkpoint):
+    status, err = fail(capsys, "info", checkpoint / "config.json")
+    assert status == 1
+    assert err == f"error: {checkpoint / 'config.json'} is a file: give the folder it lies in, {checkpoint}.\n"
 
 
 def test_a_folder_with_other_files_is_not_written_to(capsys, checkpoint, tmp_path):
