@@ -2,7 +2,8 @@
 
 Every loss is a sum over its units (examples, tokens, ...) divided by `normalizer`, the number of units in the whole
 accumulated batch over all processes. The sums of the parts of a batch are then the sum of the batch, however it was
-split. All losses are computed in float32 or better, and the teacher's side never receives a gradient.
+split; a normalizer of 0 gives 0. All losses are computed in float32 or better, and the teacher's side never receives a
+gradient.
 """
 
 import torch
@@ -238,5 +239,6 @@ def _check_mask(mask: Tensor, values: Tensor) -> Tensor:
 
 
 def _sum_over(losses: Tensor, normalizer: Normalizer) -> Tensor:
-    # A part of a batch may have no unit at all: 0 then, not 0 / 0.
-    return losses.sum() / (max(losses.numel(), 1) if normalizer is None else normalizer)
+    # A part of a batch may have no unit at all, and so may the whole, e.g. without a masked token: 0 then, not 0 / 0.
+    count = losses.numel() if normalizer is None else normalizer
+    return losses.sum() / (count.clamp(min=1) if isinstance(count, Tensor) else max(count, 1))

@@ -73,6 +73,15 @@ def test_hidden_states_of_choices_are_rows():
     torch.testing.assert_close(hidden_loss(outputs, reference, batch, UnitCounts.of(batch)), expected)
 
 
+def test_hidden_states_are_divided_by_the_tokens_of_the_whole_batch():
+    states, others = torch.randn(2, 2, 2, 3, 4)
+    outputs = ModelOutput(logits=LOGITS, hidden_states=tuple(states))
+    reference = Reference.of(ModelOutput(logits=TEACHER, hidden_states=tuple(others)))
+    counts = UnitCounts(*map(torch.tensor, (1, 50, 1)))
+    expected = hidden_state_mse(states[1], others[1], BATCH["attention_mask"]) * 5 / 50
+    torch.testing.assert_close(hidden_loss(outputs, reference, BATCH, counts), expected)
+
+
 @pytest.mark.parametrize(
     ("case", "labels"), [("classification", 2), ("multi_label", 8), ("question_answering", 2), ("multiple_choice", 2)]
 )

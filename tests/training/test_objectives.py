@@ -137,6 +137,16 @@ def test_a_part_without_units_adds_zero(loss, states):
     assert value.item() == 0 and (student.grad == 0).all()
 
 
+@pytest.mark.parametrize("none", [0, torch.tensor(0)])
+@pytest.mark.parametrize("loss", [kl_divergence, hidden_state_mse])
+def test_a_batch_without_units_costs_nothing(loss, states, none):
+    student, teacher, mask = states
+    student.requires_grad_()
+    value = loss(student, teacher, mask=torch.zeros_like(mask), normalizer=none)
+    value.backward()
+    assert value.item() == 0 and (student.grad == 0).all()
+
+
 def test_absent_classes_take_no_probability():
     """As for the positions of a question's answer: the padding of one row is not a possible answer."""
     torch.manual_seed(0)
