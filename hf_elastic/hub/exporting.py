@@ -194,15 +194,17 @@ def _named_subnets(model: ElasticPreTrainedModel, subnets: dict[str, SubnetConfi
 
 def _describe(request: ExportRequest, title: str, supernet: Member, members: list[Member]) -> Manifest:
     config, details = request.model.config, request.details
-    if details.base_model is None and is_hub_id(config.name_or_path) and not Path(config.name_or_path).exists():
-        details = replace(details, base_model=config.name_or_path)
+    source = config.source_name_or_path or config.name_or_path
+    # A name without an organization may as well be a folder's.
+    if details.base_model is None and "/" in source and is_hub_id(source) and not Path(source).exists():
+        details = replace(details, base_model=source)
     head = HEADS[type(request.model).__name__]
     return Manifest(
         format_version=FORMAT_VERSION,
         name=title,
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         # Of a folder only the name: where it lay on this machine is nobody else's business.
-        source=details.base_model or Path(config.name_or_path).name or None,
+        source=details.base_model or Path(source).name or None,
         source_model_type=config.source_model_type,
         architecture=type(request.model).__name__,
         task=head.task,

@@ -154,6 +154,19 @@ def test_a_source_on_the_hub_becomes_the_base_model(classifier, tokenizer, tmp_p
     assert manifest.source == manifest.details.base_model == "google-bert/bert-base-uncased"
 
 
+@pytest.mark.parametrize(
+    ("source", "base_model"),
+    [("google-bert/bert-base-uncased", "google-bert/bert-base-uncased"), ("checkpoint", None)],
+)
+def test_the_source_survives_saving_and_loading(source, base_model, classifier, tokenizer, tmp_path):
+    classifier.config.source_name_or_path = source
+    classifier.save_pretrained(tmp_path / "trained")
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "trained")
+    manifest = export_tiny(model, tokenizer, tmp_path / "out", subnets=["tiny"]).manifest
+    assert manifest.source == source
+    assert manifest.details.base_model == base_model
+
+
 def test_no_file_tells_where_the_source_lay(exported, tokenizer, tmp_path):
     source = tmp_path / "somewhere" / "checkpoint"
     shutil.copytree(exported / "supernet", source)
