@@ -36,8 +36,8 @@ class TrainingDetails:
         license (`str`, *optional*):
             The Hub's identifier of the license, e.g. `"apache-2.0"`.
         base_model (`str`, *optional*):
-            Hub id of the checkpoint that the supernet was converted from. Taken from the model by default, where that
-            was loaded from the Hub.
+            Hub id of the checkpoint that the supernet was converted from. By default what the model remembers, if that
+            is an id with an organization, e.g. `"google-bert/bert-base-uncased"`.
         limits (`str`, *optional*):
             Known limits besides those that the card derives itself, in Markdown.
         citation (`str`, *optional*):
@@ -91,13 +91,16 @@ class TrainingDetails:
         """Accepts what callers give: the details themselves, a mapping of their fields, or nothing.
 
         Raises:
+            TypeError: If it is none of these.
             ValueError: If the mapping has an unknown key.
         """
         if isinstance(values, cls):
             return values
+        if values is not None and not isinstance(values, Mapping):
+            raise TypeError(f"details={values!r}: give TrainingDetails or a mapping of their fields.")
         values = dict(values or {})
         known = [known.name for known in fields(cls)]
-        unknown = sorted(set(values) - set(known))
+        unknown = [name for name in values if name not in known]
         if unknown:
             raise ValueError(f"Unknown training detail {unknown[0]!r}: possible are {known}.")
         return cls(**values)

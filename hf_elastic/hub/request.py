@@ -17,6 +17,7 @@ from ..modeling.subnet_elastic import SubnetConfig
 from .details import TrainingDetails
 from .formats import check_formats
 from .heads import HEADS
+from .staging import check_name
 
 
 @dataclass(frozen=True)
@@ -53,15 +54,13 @@ class ExportRequest:
         """
         _check_model(model, tokenizer)
         sizes = _checked_subnets(model.config, subnets)
-        values = _checked_metrics(metrics or {}, sizes)
+        values = _checked_metrics({} if metrics is None else metrics, sizes)
         primary_metric = _checked_primary_metric(primary_metric, values)
-        longest = model.config.max_position_embeddings
-        if not 1 <= sequence_length <= longest:
-            raise ValueError(
-                f"sequence_length={sequence_length} must lie between 1 and the model's {longest} positions."
-            )
+        _check_sequence_length(sequence_length, model.config)
         if greater_is_better is None:
             greater_is_better = not (primary_metric or "").endswith("loss")
+        if not isinstance(greater_is_better, bool):
+            raise TypeError(f"greater_is_better={greater_is_better!r}: expected True, False or None.")
         request = cls(
             model=model,
             tokenizer=tokenizer,
@@ -86,6 +85,19 @@ def _check_model(model: ElasticPreTrainedModel, tokenizer: PreTrainedTokenizerBa
         raise TypeError(
             f"tokenizer is a {type(tokenizer).__name__}: give the model's, e.g. AutoTokenizer.from_pretrained(source)."
         )
+    if len(tokenizer) > model.config.vocab_size:
+        raise ValueError(
+            f"The tokenizer has {len(tokenizer)} tokens, and the model embeds {model.config.vocab_size}: give the "
+            "tokenizer that belongs to it, or call model.resize_token_embeddings(len(tokenizer)) before training."
+        )
+
+
+def _check_sequence_length(sequence_length: int, config: ElasticConfig) -> None:
+    if isinstance(sequence_length, bool) or not isinstance(sequence_length, int):
+        raise TypeError(f"sequence_length={sequence_length!r}: expected a whole number of tokens.")
+    longest = config.max_position_embeddings
+    if not 1 <= sequence_length <= longest:
+        raise ValueError(f"sequence_length={sequence_length} must lie between 1 and the model's {longest} positions.")
 
 
 def _checked_subnets(
@@ -113,6 +125,7 @@ def _checked_subnets(
             raise ValueError(
                 f"Subnet name {name!r} differs from another one in case alone: some filesystems mix them up."
             )
+        check_name(str(name))
     trial = copy.deepcopy(config)  # the configuration itself checks names, sizes and nesting
     trial.subnets = {**config.subnets, **subnets}
     return {name: trial.subnets[name] for name in subnets}
@@ -121,6 +134,8 @@ def _checked_subnets(
 def _checked_metrics(
     metrics: Mapping[str, Mapping[str, float]], subnets: dict[str, SubnetConfig]
 ) -> dict[str, dict[str, float]]:
+    if not isinstance(metrics, Mapping):
+        raise TypeError(f"metrics={metrics!r}: give a mapping by size, e.g. {{'small': {{'accuracy': 0.9}}}}.")
     checked: dict[str, dict[str, float]] = {}
     for name, values in metrics.items():
         if name not in subnets:
@@ -131,6 +146,10 @@ def _checked_metrics(
             )
         checked[name] = {}
         for metric, value in values.items():
+            if not isinstance(metric, str):
+                raise TypeError(
+                    f"metrics[{name!r}] has the key {metric!r}: expected a metric's name, e.g. 'accuracy'."
+                )
             try:
                 number = float(value)
             except (TypeError, ValueError):

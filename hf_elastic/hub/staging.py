@@ -75,9 +75,7 @@ def check_place(out: Path) -> Path:
     """
     out = out.resolve()
     for name in workspace_of(out).parts:  # first: the filesystem answers no question about such a path
-        excess = len(os.fsencode(name)) - LONGEST_NAME
-        if excess > 0:
-            raise ValueError(f"{out} cannot be written: {name!r} is {excess} bytes too long for a name.")
+        check_name(name)
     if out.exists() and not out.is_dir():
         raise NotADirectoryError(f"{out} is a file: give a folder.")
     if os.path.ismount(out):
@@ -85,6 +83,17 @@ def check_place(out: Path) -> Path:
     if Path.cwd().is_relative_to(out):
         raise ValueError(f"{out} is the current folder or one around it, and cannot be replaced: give a folder in it.")
     return out
+
+
+def check_name(name: str) -> None:
+    """Says before any work whether a filesystem can hold a folder of this name.
+
+    Raises:
+        ValueError: If it is too long.
+    """
+    excess = len(os.fsencode(name)) - LONGEST_NAME
+    if excess > 0:
+        raise ValueError(f"{name!r} is {excess} bytes too long for the name of a folder: give a shorter one.")
 
 
 def workspace_of(out: Path) -> Path:

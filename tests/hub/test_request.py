@@ -1,5 +1,6 @@
 """Unusable arguments are found before any work: each test also looks that nothing was written."""
 
+import copy
 import sys
 
 import numpy
@@ -39,6 +40,12 @@ def test_tokenizer(refuse):
     refuse(TypeError, "tokenizer is a NoneType: give the model's", tokenizer=None)
 
 
+def test_a_tokenizer_with_more_tokens_than_the_model_embeds(refuse, tokenizer):
+    larger = copy.deepcopy(tokenizer)
+    larger.add_tokens(["<new>"])
+    refuse(ValueError, r"has 100 tokens, and the model embeds 99: .*resize_token_embeddings", tokenizer=larger)
+
+
 @pytest.mark.parametrize(
     ("subnets", "error", "message"),
     [
@@ -49,6 +56,7 @@ def test_tokenizer(refuse):
         ({"supernet": SubnetConfig()}, ValueError, "Subnet name 'supernet' cannot be used"),
         ({"../tiny": SubnetConfig()}, ValueError, "Subnet name '../tiny' cannot be used"),
         ({"a/b": SubnetConfig()}, ValueError, "Subnet name 'a/b' cannot be used"),
+        ({"x" * 256: SubnetConfig()}, ValueError, "'x+' is 1 bytes too long for the name of a folder"),
         ({"": SubnetConfig()}, ValueError, "Subnet name '' cannot be used"),
         ({"one": SubnetConfig(), "One": SubnetConfig()}, ValueError, "'one' differs from another one in case alone"),
         ({"wide": SubnetConfig(intermediate_size=65)}, ValueError, "Subnet 'wide' does not fit.*larger than"),
@@ -84,6 +92,9 @@ def test_formats(formats, error, message, refuse):
             ValueError,
             "metrics has values for 'huge', which is not exported: exported are",
         ),
+        ([1], TypeError, r"metrics=\[1\]: give a mapping by size"),
+        (0, TypeError, r"metrics=0: give a mapping by size"),
+        ({"small": {1: 0.5}}, TypeError, r"metrics\['small'\] has the key 1: expected a metric's name"),
         ({"tiny": 0.9}, TypeError, r"metrics\['tiny'\]=0.9: give a mapping"),
         ({"tiny": {"accuracy": "good"}}, TypeError, r"metrics\['tiny'\]\['accuracy'\]='good' is no number"),
         ({"tiny": {"accuracy": None}}, TypeError, r"metrics\['tiny'\]\['accuracy'\]=None is no number"),
@@ -104,8 +115,17 @@ def test_primary_metric(metrics, refuse):
     )
 
 
-def test_details(refuse):
-    refuse(ValueError, "Unknown training detail 'licence'", details={"licence": "mit"})
+@pytest.mark.parametrize(
+    ("details", "error", "message"),
+    [
+        ({"licence": "mit"}, ValueError, "Unknown training detail 'licence'"),
+        ({1: "mit"}, ValueError, "Unknown training detail 1"),
+        ("text", TypeError, "details='text': give TrainingDetails or a mapping"),
+        ([1], TypeError, r"details=\[1\]: give TrainingDetails or a mapping"),
+    ],
+)
+def test_details(details, error, message, refuse):
+    refuse(error, message, details=details)
 
 
 @pytest.mark.parametrize("length", [0, 65])
@@ -113,6 +133,19 @@ def test_sequence_length(length, refuse):
     refuse(
         ValueError, f"sequence_length={length} must lie between 1 and the model's 64 positions", sequence_length=length
     )
+
+
+@pytest.mark.parametrize("length", [None, "16", 1.5, True])
+def test_sequence_length_of_another_type(length, refuse):
+    refuse(TypeError, f"sequence_length={length!r}: expected a whole number", sequence_length=length)
+
+
+def test_direction(refuse):
+    refuse(TypeError, "greater_is_better='yes': expected True, False or None", greater_is_better="yes")
+
+
+def test_out(refuse):
+    refuse(ValueError, "is 9 bytes too long for the name of a folder", out="x" * 256)
 
 
 @pytest.mark.parametrize("module", ["jinja2", "matplotlib"])

@@ -118,9 +118,9 @@ def test_the_current_folder_and_those_around_it_are_refused(place, former, monke
     assert content(former) == {"sub/file": "former", "in/file": "new"}
 
 
-@pytest.mark.parametrize("place", ["x" * 256, "x" * 250, "ü" * 130, "x" * 256 + "/out"])
+@pytest.mark.parametrize("place", ["x" * 256, "x" * 250, "x" + "ü" * 130, "x" * 256 + "/out"])
 def test_a_name_that_is_too_long_is_refused(place, tmp_path):
-    message = "cannot be written: .* is [0-9]+ bytes too long for a name"
+    message = "x.* is [0-9]+ bytes too long for the name of a folder: give a shorter one"
     with pytest.raises(ValueError, match=message), staged(tmp_path / place, anything):
         raise AssertionError("the block ran")
     assert os.listdir(tmp_path) == []
