@@ -5,13 +5,15 @@ damaged manifest is reported where it is damaged, and ignores keys that it does 
 """
 
 import json
+import sys
 import types
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from ..modeling.subnet_elastic import SubnetConfig
+from ..modeling.subnet_elastic import LayerSize, SubnetConfig
 from .details import TrainingDetails
+from .formats import CHECKPOINT_FORMAT
 
 MANIFEST_NAME = "family.json"
 SUPERNET_NAME = "supernet"
@@ -148,7 +150,11 @@ class Manifest:
     members: list[Member]
 
     def write(self, folder: Path) -> None:
-        """Writes `family.json` into a folder."""
+        """Writes `family.json` into a folder.
+
+        Raises:
+            ValueError: If a number is not finite: JSON has none of these, and reading would refuse it.
+        """
         text = json.dumps(self, default=_encode, indent=2, ensure_ascii=False, allow_nan=False)
         (folder / MANIFEST_NAME).write_text(text + "\n", encoding="utf-8")
 
@@ -157,7 +163,8 @@ def read_manifest(folder: Path) -> Manifest:
     """Reads `family.json` of a folder.
 
     Raises:
-        FamilyError: If it is missing, no JSON, of an unknown format version, or a value is missing or of a wrong type.
+        FamilyError: If it is missing, no JSON, of an unknown format version, or a value is missing, of a wrong type or
+            at odds with another one.
     """
     path = folder / MANIFEST_NAME
     try:
@@ -175,9 +182,28 @@ def read_manifest(folder: Path) -> Manifest:
             "upgrade hf_elastic, or export the family again."
         )
     try:
-        return _decode(Manifest, values, where="")
+        manifest = _decode(Manifest, values, where="")
+        _check_members(manifest)
     except (TypeError, ValueError) as error:
         raise FamilyError(f"{path} is damaged: {error} Export or download the family again.") from None
+    return manifest
+
+
+def _check_members(manifest: Manifest) -> None:
+    """Checks what types cannot say of members, and what tables and cards count on."""
+    if not manifest.supernet.layers:
+        raise ValueError("supernet.layers is empty.")
+    full = [LayerSize(**asdict(layer)) for layer in manifest.supernet.layers]
+    places = {"supernet": manifest.supernet, **{f"members[{i}]": member for i, member in enumerate(manifest.members)}}
+    for place, member in places.items():
+        if CHECKPOINT_FORMAT not in member.size_on_disk:
+            raise ValueError(f"{place}.size_on_disk lacks {CHECKPOINT_FORMAT!r}, found {member.size_on_disk}.")
+        try:
+            layers = [Layer(*size) for size in member.subnet.select(full)]
+        except ValueError as error:
+            raise ValueError(f"{place}.subnet does not fit the supernet: {error}") from None
+        if member.layers != layers:
+            raise ValueError(f"{place}.layers is not what {place}.subnet keeps of the supernet.")
 
 
 def _encode(value: Any) -> Any:
@@ -200,9 +226,11 @@ def _decode(kind: Any, value: Any, where: str) -> Any:
         return SubnetConfig.from_dict(value)
     if is_dataclass(kind) and isinstance(value, dict):
         return _decode_record(kind, value, where)
-    if kind is float and type(value) is int:  # JSON has one kind of number
-        return float(value)
-    if origin is None and type(value) is kind:  # not isinstance: a boolean is no number
+    if kind is float:
+        # JSON has one kind of number, and Python's reader also lets NaN, infinities and integers of any size through.
+        if type(value) in (int, float) and abs(value) <= sys.float_info.max:
+            return float(value)
+    elif origin is None and type(value) is kind:  # not isinstance: a boolean is no number
         return value
     raise TypeError(f"{where or 'the file'} should be {_readable(kind)}, found {value!r}.")
 
@@ -234,4 +262,6 @@ def _readable(kind: Any) -> str:
         return "a list"
     if origin is dict or is_dataclass(kind):
         return "an object"
-    return {str: "text", int: "an integer", float: "a number", bool: "true or false", types.NoneType: "null"}[kind]
+    return {str: "text", int: "an integer", float: "a finite number", bool: "true or false", types.NoneType: "null"}[
+        kind
+    ]

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -70,14 +71,40 @@ def change(key, value):
         (change("greater_is_better", 1), "greater_is_better should be true or false, found 1"),
         (
             lambda values: values["members"][0]["latency"].update(milliseconds="fast"),
-            r"members\[0\]\.latency\.milliseconds should be a number, found 'fast'",
+            r"members\[0\]\.latency\.milliseconds should be a finite number, found 'fast'",
         ),
         (
             lambda values: values["members"][0]["metrics"].update(accuracy=None),
-            r"members\[0\]\.metrics\['accuracy'\] should be a number, found None",
+            r"members\[0\]\.metrics\['accuracy'\] should be a finite number, found None",
         ),
         (lambda values: values["members"][0]["subnet"].update(layers=[-1]), "smaller than 0"),
         (lambda values: values["members"][0]["subnet"].update(depth=3), "Unknown subnet setting 'depth'"),
+        (
+            lambda values: values["members"][0]["metrics"].update(accuracy=float("nan")),
+            r"members\[0\]\.metrics\['accuracy'\] should be a finite number, found nan",
+        ),
+        (
+            lambda values: values["members"][0]["metrics"].update(accuracy=10**400),
+            r"members\[0\]\.metrics\['accuracy'\] should be a finite number, found 1000",
+        ),
+        (
+            lambda values: values["details"]["settings"].update(rate=float("inf")),
+            r"details\.settings\['rate'\] should be .*, found inf",
+        ),
+        (
+            lambda values: values["supernet"].update(size_on_disk={}),
+            r"supernet\.size_on_disk lacks 'safetensors', found \{\}",
+        ),
+        (
+            lambda values: values["members"][2].update(size_on_disk={"onnx": 3}),
+            r"members\[2\]\.size_on_disk lacks 'safetensors', found \{'onnx': 3\}",
+        ),
+        (lambda values: values["supernet"].update(layers=[]), r"supernet\.layers is empty"),
+        (lambda values: values["members"][1].update(layers=[]), r"members\[1\]\.layers is not what .* keeps"),
+        (
+            lambda values: values["members"][1]["subnet"].update(layers=[99]),
+            r"members\[1\]\.subnet does not fit the supernet: .*layer 99 does not exist",
+        ),
         (lambda values: values["details"].update(license=3), "details.license should be text or null"),
     ],
 )
@@ -90,3 +117,10 @@ def test_damaged_values(damage, message, values, tmp_path):
 def test_whole_numbers_are_read_where_numbers_belong(values, tmp_path):
     values["members"][0]["metrics"]["accuracy"] = 1
     assert read_changed(values, tmp_path).members[0].metrics["accuracy"] == 1.0
+
+
+def test_what_could_not_be_read_is_not_written(manifest, tmp_path):
+    member = replace(manifest.supernet, metrics={"accuracy": float("nan")})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        replace(manifest, supernet=member).write(tmp_path)
+    assert not list(tmp_path.iterdir())
