@@ -28,26 +28,35 @@ def trained_subnets(model: ElasticPreTrainedModel) -> dict[str, SubnetConfig]:
     return subnets
 
 
+def without_prefix(metrics: Mapping[str, float], prefix: str) -> dict[str, float]:
+    """The metrics of one subnet by their own names, without what is the run's.
+
+    Example:
+        >>> without_prefix({"eval_loss": 1.0, "eval_model_preparation_time": 0.1}, "eval")
+        {'loss': 1.0}
+    """
+    own = {key.removeprefix(f"{prefix}_"): value for key, value in metrics.items()}
+    own.pop("model_preparation_time", None)
+    return own
+
+
 def merge_metrics(metrics: Mapping[str, Mapping[str, float]], prefix: str) -> dict[str, float]:
     """Puts the metrics of several subnets into one dictionary.
 
     Args:
-        metrics: Metrics of each subnet by its name; their names start with the prefix.
+        metrics: Metrics of each subnet by its name.
         prefix: E.g. `"eval"`.
 
     Returns:
         `<prefix>_<subnet>_<metric>` for each, and `<prefix>_mean_<metric>` for each number that all subnets have.
 
     Example:
-        >>> merge_metrics({"a": {"eval_loss": 1.0}, "b": {"eval_loss": 2.0}}, "eval")
+        >>> merge_metrics({"a": {"loss": 1.0}, "b": {"loss": 2.0}}, "eval")
         {'eval_a_loss': 1.0, 'eval_b_loss': 2.0, 'eval_mean_loss': 1.5}
     """
     merged, values = {}, defaultdict(list)
     for name, of_subnet in metrics.items():
-        for key, value in of_subnet.items():
-            metric = key.removeprefix(f"{prefix}_")
-            if metric == "model_preparation_time":
-                continue  # of the run, not of a subnet
+        for metric, value in of_subnet.items():
             merged[f"{prefix}_{name}_{metric}"] = value
             values[metric].append(value)
     means = {

@@ -13,17 +13,26 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, Trainer
-from transformers.trainer_utils import EvalLoopOutput, unwrap_peft_model
+from transformers.trainer_utils import EvalLoopOutput, TrainOutput, unwrap_peft_model
 from transformers.utils import ModelOutput
 
 from ..compression.cost import count_parameters
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
+from ..modeling.subnet_elastic import SubnetConfig
 from .arguments import ElasticTrainingArguments
-from .coverage import merge_metrics, trained_subnets
+from .coverage import merge_metrics, trained_subnets, without_prefix
 from .distillation import Reference, UnitCounts, hidden_loss, soft_loss, teach
 from .loss_log import LossLog
 from .sampling import SubnetSampler
-from .validation import check_datasets, check_metric, check_model, check_teachers, check_weights
+from .teacher_checks import check_teachers, list_teachers
+from .validation import (
+    check_datasets,
+    check_label_column,
+    check_metric,
+    check_model,
+    check_subnets,
+    check_weights,
+)
 
 
 class ElasticTrainer(Trainer):
@@ -32,9 +41,18 @@ class ElasticTrainer(Trainer):
     Evaluation covers all of them: `eval_<subnet>_<metric>` for each, `eval_mean_<metric>` over the named ones, and
     `eval_<metric>` for the full model. `predict` and everything else are the parent's.
 
+    A training logs `loss_<subnet>`, and where a subnet learns from others the parts of it: `task_loss_<subnet>`,
+    `distillation_loss_<subnet>` and `hidden_loss_<subnet>`. Each is the mean over the steps that ran the subnet.
+
+    Subnets that are named anew in `model.config.subnets` count from the next training or evaluation on.
+
+    With `torch_compile`, every size is compiled by itself: for more than 8 raise
+    `torch._dynamo.config.recompile_limit`.
+
     Args:
         model (`ElasticPreTrainedModel`, *optional*):
-            A supernet with a head and with named subnets; also wrapped with adapters.
+            A supernet with a head and with named subnets. Adapters may wrap what every subnet runs in full: the head
+            and the pooler, and any layer whose heads and neurons no subnet reduces.
         args ([`ElasticTrainingArguments`], *optional*):
             How to train.
         teachers (`Sequence[PreTrainedModel]`, *optional*):
@@ -42,6 +60,10 @@ class ElasticTrainer(Trainer):
             neither optimized nor saved.
         positional, keywords:
             The other arguments of [`~transformers.Trainer`].
+
+    Attributes:
+        subnet_metrics (`dict[str, dict[str, float]]`): What the last evaluation gave by subnet, the full model
+            included, without prefixes: `trainer.subnet_metrics["small"]["loss"]`.
 
     Raises:
         TypeError: If the model, the arguments or a teacher are of another kind.
@@ -74,7 +96,9 @@ class ElasticTrainer(Trainer):
             raise TypeError(
                 f"args is a {type(args).__name__}. Give ElasticTrainingArguments; it takes the same values."
             )
-        self.teachers = list(teachers or [])
+        self.teachers = list_teachers(teachers)
+        self.subnets: dict[str, SubnetConfig] = {}
+        self.subnet_metrics: dict[str, dict[str, float]] = {}
         self._drawn: list[str] = []  # the subnets of the training step that runs, empty outside of one
         self._references: list[Reference] = []
         self._counts: UnitCounts | None = None
@@ -92,15 +116,30 @@ class ElasticTrainer(Trainer):
         # Here rather than in __init__: `model_init` has run, and neither folders nor repositories are made yet.
         super()._validate_args()
         check_model(self.model)
-        self.subnets = trained_subnets(self.elastic_model)
-        check_weights(self.args, self.subnets)
+        self._read_subnets()
         check_datasets(self.model, self.train_dataset, self.eval_dataset)
+        if self.args.remove_unused_columns:
+            check_label_column(self.model, self.train_dataset, self.label_names)
         check_teachers(self.teachers, self.model, self.args)
         named, only_loss = self.elastic_model.config.subnets, self.compute_metrics is None
         check_metric(self.args.metric_for_best_model, named, self.eval_dataset, only_loss)
-        sizes = {name: count_parameters(self.elastic_model, size).encoder for name, size in self.subnets.items()}
-        self.full_name = max(sizes, key=sizes.get)
+
+    def _read_subnets(self) -> None:
+        """Takes over the sizes that the model names now: other ones may have been named since, by `model_init` too."""
+        model = self.elastic_model
+        subnets = trained_subnets(model)
+        if subnets == self.subnets:
+            return
+        check_subnets(model, subnets)
+        check_weights(self.args, subnets)
+        sizes = {name: count_parameters(model, subnet).encoder for name, subnet in subnets.items()}
+        self.subnets, self.full_name = subnets, max(sizes, key=sizes.get)
         self.sampler = SubnetSampler(sizes, self.args.sampling, self.args.num_random_subnets, self.args.seed)
+
+    def _inner_training_loop(self, *positional: Any, **keywords: Any) -> TrainOutput:
+        # Here rather than in train(): `model_init` has run.
+        self._read_subnets()
+        return super()._inner_training_loop(*positional, **keywords)
 
     def get_batch_samples(
         self, epoch_iterator: Iterator, num_batches: int, device: torch.device
@@ -114,7 +153,8 @@ class ElasticTrainer(Trainer):
             counts = self.accelerator.reduce(counts)
         self._counts = UnitCounts(*counts)
         # The parent counts only what is called `labels`: not the start and end of a span.
-        return batches, self._counts.labels if num_items is None else num_items
+        num_items = self._counts.labels if num_items is None else torch.as_tensor(num_items)
+        return batches, num_items.clamp(min=1)  # a batch without a label has the loss 0, not 0 / 0
 
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None = None
@@ -168,15 +208,17 @@ class ElasticTrainer(Trainer):
         run = partial(super().evaluation_loop, dataloader, description, prediction_loss_only, ignore_keys)
         if description != "Evaluation":
             return run(metric_key_prefix)
+        self._read_subnets()
         outputs = {}
         for name, subnet in self.subnets.items():
             with self.elastic_model.use_subnet(subnet):
                 outputs[name] = run(metric_key_prefix)
-        metrics = merge_metrics(
-            {name: outputs[name].metrics for name in self.elastic_model.config.subnets}, metric_key_prefix
-        )
+        self.subnet_metrics = {
+            name: without_prefix(output.metrics, metric_key_prefix) for name, output in outputs.items()
+        }
+        named = {name: self.subnet_metrics[name] for name in self.elastic_model.config.subnets}
         full = outputs[self.full_name]
-        return full._replace(metrics={**full.metrics, **metrics})
+        return full._replace(metrics={**full.metrics, **merge_metrics(named, metric_key_prefix)})
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Adds the mean losses of each subnet since the last log to what a training step logs."""
@@ -206,7 +248,8 @@ class ElasticTrainer(Trainer):
         self._losses.add(f"loss_{name}", self.state.global_step, total)
         if self._references:
             for kind, loss in losses.items():
-                self._losses.add(f"loss_{name}_{kind}", self.state.global_step, loss)
+                # Not `loss_<name>_<kind>`, which is `loss_<name>` of a subnet called "small_task".
+                self._losses.add(f"{kind}_loss_{name}", self.state.global_step, loss)
         return total
 
     def _distillation_losses(

@@ -10,24 +10,28 @@ from torch import nn
 from transformers.trainer_utils import has_length, unwrap_peft_model
 from transformers.utils import logging
 
+from ..compression.extract import SLICED_WEIGHTS
 from ..modeling.modeling_elastic import (
+    ElasticForMaskedLM,
     ElasticForSequenceClassification,
     ElasticForTokenClassification,
+    ElasticLinear,
     ElasticPreTrainedModel,
 )
-from ..modeling.subnet_elastic import SubnetConfig
+from ..modeling.subnet_elastic import LayerSize, SubnetConfig
 from .arguments import ElasticTrainingArguments
 from .distillation import IGNORED_LABEL
 
 logger = logging.get_logger(__name__)
 
-LABEL_COLUMNS = ("labels", "label")
+# The collators of transformers make "labels" of the others.
+LABEL_COLUMNS = ("labels", "label", "label_ids")
 # Enough to find labels that are off by one or of another label set, without reading a corpus of tokens.
 SAMPLED_ROWS = 1000
 
 
 def check_model(model: nn.Module) -> None:
-    """Raises unless the model is a supernet with a head and named sizes, with or without adapters."""
+    """Raises TypeError unless the model is a supernet with a head, with or without adapters."""
     elastic = unwrap_peft_model(model)
     if not isinstance(elastic, ElasticPreTrainedModel):
         raise TypeError(
@@ -39,11 +43,44 @@ def check_model(model: nn.Module) -> None:
             f"A {type(elastic).__name__} has no head and so no loss. Load the checkpoint with the class of your task, "
             "e.g. ElasticForSequenceClassification."
         )
-    if not elastic.config.subnets:
+
+
+def check_subnets(model: ElasticPreTrainedModel, subnets: Mapping[str, SubnetConfig]) -> None:
+    """Checks that there are named sizes, and that the model can run them.
+
+    Args:
+        model: The supernet, without the wrapper of adapters.
+        subnets: What is trained, by name.
+
+    Raises:
+        ValueError: If no size is named, or a size runs a part of a projection that only runs as a whole.
+    """
+    if not model.config.subnets:
         raise ValueError(
             "model.config.subnets is empty, so there are no sizes to train. Name them, e.g. model.config.subnets = "
             '{"large": SubnetConfig(), "small": SubnetConfig.scaled(model.config, width=0.5, depth=0.5)}.'
         )
+    full = {size.layer: size for size in SubnetConfig().layer_sizes(model.config)}
+    for name, subnet in subnets.items():
+        for size in subnet.layer_sizes(model.config):
+            _check_projections(model, name, size, full[size.layer])
+
+
+def _check_projections(model: ElasticPreTrainedModel, name: str, size: LayerSize, full: LayerSize) -> None:
+    reduced = {
+        "heads": size.num_attention_heads != full.num_attention_heads,
+        "neurons": size.intermediate_size != full.intermediate_size,
+    }
+    for weight, (_, unit) in SLICED_WEIGHTS.items():
+        path = weight.rpartition(".")[0]
+        projection = model.base_model.layers[size.layer].get_submodule(path)
+        if reduced[unit] and not isinstance(projection, ElasticLinear):
+            kind = f"{type(projection).__module__}.{type(projection).__qualname__}"
+            raise ValueError(
+                f"Size {name!r} has fewer {unit} in layer {size.layer}, but its {path} is a {kind}, which cannot run "
+                "in part. Name only sizes of fewer layers, or merge adapters first (merge_and_unload), or extract the "
+                "size (hf_elastic.extract) and adapt that."
+            )
 
 
 def check_weights(args: ElasticTrainingArguments, subnets: Mapping[str, SubnetConfig]) -> None:
@@ -82,6 +119,37 @@ def check_metric(metric: str | None, subnets: Mapping[str, SubnetConfig], eval_d
             f"metric_for_best_model={metric!r} starts with no subnet's name. If you meant {similar[0]!r}, correct it: "
             "an unknown metric fails at the first evaluation."
         )
+
+
+def check_label_column(model: nn.Module, train_dataset: Any, label_names: Sequence[str]) -> None:
+    """Checks that a dataset with columns has labels, and that they are numbers.
+
+    Only valid where columns that the model does not know are removed, so that the collator cannot make labels of them.
+
+    Args:
+        model: The supernet, perhaps with adapters.
+        train_dataset: The training data; those that name no columns are left alone.
+        label_names: Inputs of the model that are labels.
+
+    Raises:
+        ValueError: If there is no column of labels, or it holds text. Names the columns, or a label.
+    """
+    columns = getattr(train_dataset, "column_names", None)
+    if columns is None or isinstance(unwrap_peft_model(model), ElasticForMaskedLM):
+        return  # the labels of a masked language model are the tokens that its collator masks
+    known = [*label_names, *LABEL_COLUMNS]
+    found = [name for name in known if name in columns]
+    if not found:
+        raise ValueError(
+            f"train_dataset has no labels: its columns are {', '.join(columns)}. Rename the one of the labels, e.g. "
+            f"dataset.rename_column(..., {known[0]!r})."
+        )
+    for example in _label_column(train_dataset, 1):
+        if isinstance(example, str):
+            raise ValueError(
+                f"Column {found[0]!r} of train_dataset holds text, such as {example!r}, and labels are numbers. "
+                f"Encode them, e.g. dataset.class_encode_column({found[0]!r}), and convert with as many labels."
+            )
 
 
 def check_datasets(model: nn.Module, train_dataset: Any, eval_dataset: Any) -> None:
@@ -123,29 +191,3 @@ def _label_column(dataset: Any, limit: int | None = None) -> list[Any]:
             if column in dataset.column_names:
                 return dataset.select_columns([column]).with_format(None)[:limit][column]
     return []
-
-
-def check_teachers(teachers: Sequence[nn.Module], model: nn.Module, args: ElasticTrainingArguments) -> None:
-    """Raises unless each teacher is a model of its own whose inputs and outputs are the student's."""
-    student = unwrap_peft_model(model)
-    settings = ["vocab_size"]
-    if isinstance(student, (ElasticForSequenceClassification, ElasticForTokenClassification)):
-        settings.append("num_labels")
-    if args.hidden_weight > 0:
-        settings.append("hidden_size")
-    for i, teacher in enumerate(teachers):
-        if not hasattr(teacher, "config"):
-            raise TypeError(
-                f"teachers[{i}] is a {type(teacher).__name__}. Give loaded models, e.g. "
-                "AutoModelForSequenceClassification.from_pretrained(...)."
-            )
-        if unwrap_peft_model(teacher) is student:
-            raise ValueError(
-                f"teachers[{i}] is the model that is trained, while a teacher is frozen. Give a copy, or use "
-                "inplace_distillation."
-            )
-        for setting in settings:
-            ours, theirs = getattr(student.config, setting), getattr(teacher.config, setting, None)
-            if theirs not in (None, ours):
-                remedy = "Set hidden_weight=0" if setting == "hidden_size" else "Give a teacher of the same task"
-                raise ValueError(f"teachers[{i}] has {setting}={theirs}, the model {ours}. {remedy}.")

@@ -162,7 +162,7 @@ def train(
 def losses_of(trainer: ElasticTrainer) -> list[dict[str, float]]:
     """What each training step logged as a loss."""
     return [
-        {key: value for key, value in log.items() if key.startswith("loss")}
+        {key: value for key, value in log.items() if key == "loss" or "loss_" in key}
         for log in trainer.state.log_history
         if "loss" in log
     ]

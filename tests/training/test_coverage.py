@@ -1,5 +1,5 @@
 from hf_elastic import SubnetConfig
-from hf_elastic.training.coverage import merge_metrics, trained_subnets
+from hf_elastic.training.coverage import merge_metrics, trained_subnets, without_prefix
 
 
 def test_a_named_full_model_is_not_repeated(classifier):
@@ -21,8 +21,8 @@ def test_the_full_model_is_added(classifier):
 
 def test_metrics_get_names_and_a_mean():
     metrics = {
-        "a": {"eval_loss": 1.0, "eval_f1": 0.5, "eval_model_preparation_time": 3.0, "eval_report": {"x": 1}},
-        "b": {"eval_loss": 2.0, "eval_f1": 1, "eval_model_preparation_time": 3.0, "eval_report": {"x": 2}},
+        "a": {"loss": 1.0, "f1": 0.5, "report": {"x": 1}},
+        "b": {"loss": 2.0, "f1": 1, "report": {"x": 2}},
     }
     assert merge_metrics(metrics, "eval") == {
         "eval_a_loss": 1.0,
@@ -36,7 +36,12 @@ def test_metrics_get_names_and_a_mean():
     }
 
 
+def test_metrics_without_prefix_and_without_those_of_the_run():
+    metrics = {"eval_dev_loss": 1.0, "eval_dev_eval_dev_f1": 0.5, "eval_dev_model_preparation_time": 3.0}
+    assert without_prefix(metrics, "eval_dev") == {"loss": 1.0, "eval_dev_f1": 0.5}
+
+
 def test_no_mean_of_what_a_subnet_lacks():
-    merged = merge_metrics({"a": {"eval_dev_loss": 1.0, "eval_dev_f1": 0.5}, "b": {"eval_dev_loss": 3.0}}, "eval_dev")
+    merged = merge_metrics({"a": {"loss": 1.0, "f1": 0.5}, "b": {"loss": 3.0}}, "eval_dev")
     assert merged["eval_dev_mean_loss"] == 2.0
     assert "eval_dev_mean_f1" not in merged

@@ -129,7 +129,7 @@ def test_teacher_need_not_know_all_inputs(tmp_path):
     teachers = [DistilBertForSequenceClassification(config)]
     trainer = make_trainer(tmp_path, teachers=teachers, data_collator=collate_with_types, settings={"max_steps": 1})
     trainer.train()
-    assert losses_of(trainer)[0]["loss_large_distillation"] > 0
+    assert losses_of(trainer)[0]["distillation_loss_large"] > 0
 
 
 def test_every_parameter_has_a_gradient_although_the_subnet_leaves_some_out(tmp_path):
@@ -151,7 +151,7 @@ def test_distillation_weight_follows_its_schedule(tmp_path):
     }
     trainer, _ = train(tmp_path, **settings)
     weights = [
-        (log["loss_tiny"] - log["loss_tiny_task"]) / log["loss_tiny_distillation"] for log in losses_of(trainer)
+        (log["loss_tiny"] - log["task_loss_tiny"]) / log["distillation_loss_tiny"] for log in losses_of(trainer)
     ]
     assert weights == pytest.approx([1.0, 0.75, 0.5, 0.25], rel=1e-3)
 
@@ -221,10 +221,15 @@ def test_bf16_autocast_is_close_to_float32(tmp_path):
         assert ours != theirs
 
 
-def test_adapters(tmp_path):
+@pytest.mark.parametrize("target", [["pooler.dense"], ["q_proj", "v_proj", "up_proj"]])
+def test_adapters(tmp_path, target):
+    """Of the pooler for any sizes, and of projections for sizes of fewer layers."""
     peft = pytest.importorskip("peft")
-    config = peft.LoraConfig(task_type="SEQ_CLS", target_modules=["pooler.dense"], r=2, lora_dropout=0.0)
-    model = peft.get_peft_model(make_model("classification"), config)
+    config = peft.LoraConfig(task_type="SEQ_CLS", target_modules=target, r=2, lora_dropout=0.0)
+    model = make_model("classification")
+    if "q_proj" in target:
+        model.config.subnets = {"large": SubnetConfig(), "tiny": SubnetConfig(layers=(0, 3))}
+    model = peft.get_peft_model(model, config)
     recorder = GradientRecorder()
     trainer = make_trainer(tmp_path, model=model, callbacks=[recorder], settings={"max_steps": 1})
     trainer.train()
@@ -273,6 +278,68 @@ def test_model_init(tmp_path):
     )
     trainer.train()
     assert losses_of(trainer)
+
+
+def test_names_of_losses_are_not_mixed_up(tmp_path):
+    model = make_model("classification")
+    subnets = model.config.subnets
+    model.config.subnets = {"large": subnets["large"], "small": subnets["small"], "small_task": subnets["tiny"]}
+    trainer = make_trainer(tmp_path, model=model, settings={"max_steps": 1, "sampling": "joint"})
+    trainer.train()
+    parts = [f"{kind}_loss_{name}" for name in ("small", "small_task") for kind in ("task", "distillation", "hidden")]
+    assert losses_of(trainer)[0].keys() == {"loss", "loss_large", "loss_small", "loss_small_task", *parts}
+
+
+def test_a_step_without_a_label_has_no_loss_but_what_hidden_states_give(tmp_path):
+    rows = [{**row, "labels": [-100] * len(row["labels"])} for row in make_rows("masked_lm", 8)]
+    recorder = GradientRecorder()
+    settings = {"max_steps": 1, "sampling": "joint"}
+    trainer = make_trainer(tmp_path, "masked_lm", settings, train_dataset=rows, callbacks=[recorder])
+    trainer.train()
+    losses = losses_of(trainer)[0]
+    assert losses["loss_large"] == losses["task_loss_tiny"] == losses["distillation_loss_tiny"] == 0
+    assert losses["loss_tiny"] == pytest.approx(0.1 * losses["hidden_loss_tiny"])
+    assert all(torch.isfinite(gradient).all() for gradient in recorder.steps[0].values())
+
+
+def test_subnets_that_are_named_later_are_trained_and_evaluated(tmp_path):
+    trainer = make_trainer(tmp_path, settings={"max_steps": 1, "sampling": "joint"})
+    trainer.model.config.subnets = {"half": SubnetConfig(layers=(0, 3))}
+    trainer.train()
+    assert losses_of(trainer)[0].keys() >= {"loss_supernet", "loss_half"}
+    assert "loss_large" not in losses_of(trainer)[0]
+    trainer.model.config.subnets["one"] = SubnetConfig(layers=(0,))
+    metrics = trainer.evaluate()
+    assert {"eval_half_loss", "eval_one_loss"} <= metrics.keys()
+    assert "eval_tiny_loss" not in metrics
+    assert trainer.sampler.draw(0) == ["supernet", "half", "one"]
+
+
+def test_subnets_that_do_not_fit_the_training_any_more(tmp_path):
+    trainer = make_trainer(tmp_path, settings={"max_steps": 1, "subnet_weights": {"tiny": 0.5}})
+    trainer.model.config.subnets = {"half": SubnetConfig(layers=(0, 3))}
+    with pytest.raises(ValueError, match="'tiny', which is no subnet of the model. It has half, supernet"):
+        trainer.train()
+    trainer.model.config.subnets = {}
+    with pytest.raises(ValueError, match="subnets is empty"):
+        trainer.train()
+
+
+def test_model_init_may_name_other_subnets(tmp_path):
+    names = iter(["first", "second"])
+
+    def model_init():
+        model = make_model("classification")
+        model.config.subnets = {next(names): model.config.subnets["tiny"]}
+        return model
+
+    data = {"train_dataset": make_rows("classification", 8), "eval_dataset": make_rows("classification", 4)}
+    arguments = make_arguments(tmp_path, max_steps=1)
+    trainer = ElasticTrainer(args=arguments, model_init=model_init, data_collator=collate, **data)
+    assert list(trainer.subnets) == ["first", "supernet"]
+    trainer.train()
+    assert losses_of(trainer)[0].keys() >= {"loss_second", "loss_supernet"}
+    assert "eval_second_loss" in trainer.evaluate()
 
 
 def test_subnets_of_the_config_may_be_settings(tmp_path):

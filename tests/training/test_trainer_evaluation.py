@@ -63,6 +63,22 @@ def test_evaluation_covers_all_subnets(tmp_path):
         assert metrics[f"eval_{name}_loss"] == pytest.approx(predictions.metrics["test_loss"])
 
 
+def test_metrics_by_subnet_are_those_of_its_name(tmp_path):
+    """Also where one name begins as another, and for a full model that has no name."""
+    model = make_model("classification")
+    subnets = model.config.subnets
+    model.config.subnets = {"small": subnets["small"], "small_v2": subnets["tiny"]}
+    trainer = make_trainer(tmp_path, model=model, compute_metrics=accuracy)
+    assert trainer.subnet_metrics == {}
+    flat = trainer.evaluate()
+    assert {name: set(metrics) for name, metrics in trainer.subnet_metrics.items()} == dict.fromkeys(
+        ["small", "small_v2", "supernet"], {"loss", "accuracy"}
+    )
+    for key in ("loss", "accuracy"):
+        assert trainer.subnet_metrics["small_v2"][key] == flat[f"eval_small_v2_{key}"]
+        assert trainer.subnet_metrics["supernet"][key] == flat[f"eval_{key}"]
+
+
 def test_evaluation_is_one_log_and_one_callback(tmp_path):
     events = []
 

@@ -18,13 +18,9 @@ def output(tmp_path: Path) -> Path:
     return tmp_path / "output"
 
 
-def make_bert(**settings) -> BertForSequenceClassification:
-    return BertForSequenceClassification(BertConfig(**{**TINY, "num_labels": 3, **settings}))
-
-
 def test_another_kind_of_model(output):
     with pytest.raises(TypeError, match="BertForSequenceClassification.*hf_elastic.convert"):
-        make_trainer(output, model=make_bert())
+        make_trainer(output, model=BertForSequenceClassification(BertConfig(**TINY)))
     assert not output.exists()
 
 
@@ -112,36 +108,52 @@ def test_other_datasets_are_not_read(output):
     make_trainer(output, train_dataset=Rows())
 
 
-def test_teacher_that_is_no_model(output):
-    with pytest.raises(TypeError, match=r"teachers\[0\] is a str.*from_pretrained"):
-        make_trainer(output, teachers=["bert-base-uncased"])
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("q_proj", "Size 'base' has fewer heads in layer 0, but its attention.q_proj is a peft.*cannot run in part"),
+        ("down_proj", "Size 'base' has fewer neurons in layer 0, but its mlp.down_proj is a peft.*merge_and_unload"),
+    ],
+)
+def test_adapters_of_a_projection_that_a_size_runs_in_part(output, target, message):
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(task_type="SEQ_CLS", target_modules=[target], r=2)
+    with pytest.raises(ValueError, match=message):
+        make_trainer(output, model=peft.get_peft_model(make_model("classification"), config))
+    assert not output.exists()
 
 
-def test_teacher_that_is_trained(output):
-    model = make_model("classification")
-    with pytest.raises(ValueError, match="is the model that is trained.*Give a copy"):
-        make_trainer(output, model=model, teachers=[model])
-    assert all(parameter.requires_grad for parameter in model.parameters())
+IDS = [[1, 2], [3, 4]]
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"num_labels": 4}, "num_labels=4, the model 3. Give a teacher of the same task"),
-        ({"vocab_size": 120}, "vocab_size=120, the model 99"),
-        ({"hidden_size": 64}, "hidden_size=64, the model 32. Set hidden_weight=0"),
-    ],
+    ("case", "labels", "wanted"),
+    [("classification", {"topic": [0, 1]}, "labels"), ("question_answering", {"answers": IDS}, "start_positions")],
 )
-def test_teacher_of_another_shape(output, settings, message):
-    with pytest.raises(ValueError, match=r"teachers\[1\] has " + message):
-        make_trainer(output, teachers=[make_bert(), make_bert(**settings)])
+def test_training_data_without_labels(output, case, labels, wanted):
+    dataset = Dataset.from_dict({"input_ids": IDS, **labels})
+    with pytest.raises(ValueError, match=f"columns are input_ids, {next(iter(labels))}. Rename .*'{wanted}'"):
+        make_trainer(output, case, train_dataset=dataset)
+    assert not output.exists()
+    # Then the collator gets all columns, and may make labels of any.
+    make_trainer(output, case, {"remove_unused_columns": False}, train_dataset=dataset)
 
 
-def test_wider_teacher_without_alignment(output):
-    trainer = make_trainer(
-        output, teachers=[make_bert(hidden_size=64)], settings={"hidden_weight": 0.0, "max_steps": 1}
-    )
-    trainer.train()
+@pytest.mark.parametrize("column", ["label", "labels"])
+def test_labels_that_are_text(output, column):
+    dataset = Dataset.from_dict({"input_ids": IDS, column: ["sport", "tech"]})
+    with pytest.raises(ValueError, match=f"Column '{column}'.*such as 'sport'.*class_encode_column"):
+        make_trainer(output, train_dataset=dataset)
+
+
+@pytest.mark.parametrize("column", ["label", "labels", "label_ids", "klass"])
+def test_columns_that_are_labels(output, column):
+    dataset = Dataset.from_dict({"input_ids": IDS, column: [0, 1]})
+    make_trainer(output, settings={"label_names": ["klass"]}, train_dataset=dataset)
+
+
+def test_collators_mask_tokens_as_labels(output):
+    make_trainer(output, "masked_lm", train_dataset=Dataset.from_dict({"input_ids": IDS}))
 
 
 def best(metric: str) -> dict:
