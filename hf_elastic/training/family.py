@@ -15,8 +15,10 @@ from typing import Any
 
 from torch.utils.data import Dataset
 from transformers import EvalPrediction, PreTrainedTokenizerBase, Trainer
+from transformers.trainer_utils import has_length
 from transformers.utils import logging
 
+from ..compression.checks import check_plain_weights
 from ..compression.rank import rank
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
 from .arguments import ElasticTrainingArguments
@@ -57,8 +59,12 @@ class FamilyRun:
 
         Returns:
             Metrics by size.
+
+        Raises:
+            TypeError: If it is a dictionary of datasets.
         """
-        return metrics_by_subnet(self.trainer.evaluate(dataset), _largest_first(self.trainer))
+        _check_one_dataset(dataset)
+        return _evaluate(self.trainer, dataset)
 
     def save(self, output_dir: str | Path) -> None:
         """Saves the supernet with its tokenizer, and the scores as `metrics.json`, for an export later.
@@ -97,7 +103,8 @@ def train_family(
         train_dataset (`Dataset`):
             Training data with labels. Units are ranked by a part of it.
         eval_dataset (`Dataset`, *optional*):
-            Data to evaluate on at the end, and during the common training if `args.eval_strategy` says so.
+            Data to evaluate on at the end, and during the common training if `args.eval_strategy` says so. One
+            dataset; [`FamilyRun.evaluate`] takes further ones.
         processing_class (`PreTrainedTokenizerBase`, *optional*):
             The tokenizer; it pads the batches, and is saved with checkpoints.
         compute_metrics (`Callable`, *optional*):
@@ -107,7 +114,8 @@ def train_family(
         finetune_epochs (`float`, defaults to 0):
             Epochs of the full model alone, before the ranking. 0 if the model is fine-tuned already.
         rank_examples (`int`, defaults to 256):
-            Training examples to rank the units by, rounded up to whole batches. 0 leaves the order as it is.
+            Training examples to rank the units by, rounded up to whole batches. 0 leaves the order as it is,
+            which adapters of the projections need.
         on_phase (`Callable[[str], None]`, *optional*):
             Called with the name of each phase when it begins: `"fine-tune"`, `"rank"`, `"co-train"`, `"evaluate"`.
         **trainer_arguments:
@@ -117,14 +125,23 @@ def train_family(
         [`FamilyRun`]: The trained model, the metrics by size, and the time each phase took.
 
     Raises:
+        TypeError: If an argument is of another kind.
         ValueError: If an argument is out of range, or model, data and arguments do not fit together.
     """
     for name, value in (("finetune_epochs", finetune_epochs), ("rank_examples", rank_examples)):
-        if value < 0:
-            raise ValueError(f"{name}={value} is negative. Give 0 to leave this out.")
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{name}={value} is negative or not finite. Give 0 to leave this out.")
+    if finetune_epochs and not has_length(train_dataset):
+        raise ValueError(
+            f"finetune_epochs={finetune_epochs}, but a {type(train_dataset).__name__} has no length to count epochs "
+            "by. Give a dataset with a length, or fine-tune the full model before and give finetune_epochs=0."
+        )
+    _check_one_dataset(eval_dataset)
     data = {"train_dataset": train_dataset, "processing_class": processing_class, "data_collator": data_collator}
     evaluation = {"eval_dataset": eval_dataset, "compute_metrics": compute_metrics}
     trainer = ElasticTrainer(model, args, **data, **evaluation, **trainer_arguments)
+    if rank_examples:
+        check_plain_weights(trainer.elastic_model)  # as the ranking does, but before the fine-tuning
     show_loss_only(trainer, "All sizes", passes=len(trainer.subnets))
     phases = _Phases(on_phase)
     if finetune_epochs:
@@ -141,7 +158,7 @@ def train_family(
     metrics = {}
     if eval_dataset is not None:
         with phases.timed("evaluate"):
-            metrics = metrics_by_subnet(trainer.evaluate(), _largest_first(trainer))
+            metrics = _evaluate(trainer)
     return FamilyRun(trainer, metrics, phases.seconds)
 
 
@@ -173,24 +190,6 @@ def read_metrics(path: str | Path, sizes: Iterable[str]) -> dict[str, dict[str, 
     return {size: metrics[size] for size in sizes if size in metrics}
 
 
-def metrics_by_subnet(metrics: Mapping[str, float], subnets: Iterable[str]) -> dict[str, dict[str, float]]:
-    """Sorts what [`ElasticTrainer.evaluate`] gives by size, and leaves out how long the evaluation took.
-
-    Example:
-        >>> metrics_by_subnet({"eval_small_accuracy": 0.9, "eval_small_runtime": 3.0}, ["small"])
-        {'small': {'accuracy': 0.9}}
-    """
-    speeds = ("_runtime", "_per_second", "_preparation_time")
-    return {
-        name: {
-            key.removeprefix(f"eval_{name}_"): value
-            for key, value in metrics.items()
-            if key.startswith(f"eval_{name}_") and not key.endswith(speeds)
-        }
-        for name in subnets
-    }
-
-
 def _finetuning(args: ElasticTrainingArguments, epochs: float) -> ElasticTrainingArguments:
     """The same settings for the full model alone; evaluation and checkpoints belong to the common training."""
     return replace(
@@ -205,9 +204,19 @@ def _finetuning(args: ElasticTrainingArguments, epochs: float) -> ElasticTrainin
     )
 
 
-def _largest_first(trainer: ElasticTrainer) -> list[str]:
+def _check_one_dataset(dataset: Any) -> None:
+    if isinstance(dataset, Mapping):
+        raise TypeError(
+            f"The evaluation data are a {type(dataset).__name__} of {', '.join(map(repr, dataset))}. Give one "
+            "dataset, since a size has one set of scores, and evaluate the others with run.evaluate(dataset)."
+        )
+
+
+def _evaluate(trainer: ElasticTrainer, dataset: Dataset | None = None) -> dict[str, dict[str, float]]:
+    """Metrics by size, the largest first."""
+    trainer.evaluate(dataset)
     sizes = trainer.sampler.sizes
-    return sorted(sizes, key=lambda name: -sizes[name])
+    return {name: trainer.subnet_metrics[name] for name in sorted(sizes, key=lambda name: -sizes[name])}
 
 
 class _Phases:

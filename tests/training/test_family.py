@@ -8,7 +8,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForSequenceClassification, EvalPrediction
 
 from hf_elastic import ElasticTrainingArguments
-from hf_elastic.training.family import metrics_by_subnet, read_metrics, train_family
+from hf_elastic.training.family import read_metrics, train_family
 
 from .cases import NAMES, make_fresh_model, make_learnable_rows
 
@@ -95,18 +95,56 @@ def test_metrics_of_a_folder_without_them_are_none_and_a_bad_file_is_an_error(tm
             read_metrics(tmp_path, ["tiny"])
 
 
-def test_metrics_are_sorted_by_size_and_speeds_left_out():
-    flat = {
-        "eval_a_f1": 0.5,
-        "eval_a_runtime": 2.0,
-        "eval_ab_f1": 0.7,
-        "eval_mean_f1": 0.6,
-        "eval_a_steps_per_second": 1,
-    }
-    assert metrics_by_subnet(flat, ["a", "ab"]) == {"a": {"f1": 0.5}, "ab": {"f1": 0.7}}
+def test_metrics_of_a_size_are_its_own_although_its_name_begins_another(tmp_path):
+    rows = make_learnable_rows(24)
+    model = make_fresh_model()
+    model.config.subnets = {"tiny": model.config.subnets["tiny"], "tiny_v2": model.config.subnets["small"]}
+    args = arguments(tmp_path, max_steps=1)
+    run = train_family(model, args, rows[:16], rows[16:], None, accuracy, data_collator=pad, rank_examples=0)
+    assert {name: set(metrics) for name, metrics in run.scores.items()} == dict.fromkeys(
+        ["supernet", "tiny_v2", "tiny"], {"accuracy"}
+    )
+    with pytest.raises(TypeError, match="data are a dict of 'dev'. Give one dataset"):
+        run.evaluate({"dev": rows[16:]})
 
 
+def test_several_evaluation_datasets_are_an_error_before_any_work(tmp_path):
+    rows, phases = make_learnable_rows(8), []
+    with pytest.raises(TypeError, match="data are a dict of 'dev', 'test'. Give one dataset.*run.evaluate"):
+        train_family(
+            make_fresh_model(), arguments(tmp_path), rows, {"dev": rows, "test": rows}, on_phase=phases.append
+        )
+    assert phases == []
+
+
+def test_adapters_that_cannot_be_ranked_are_an_error_before_any_work(tmp_path):
+    peft = pytest.importorskip("peft")
+    model, phases, rows = make_fresh_model(), [], make_learnable_rows(8)
+    model.config.subnets = {"half": {"layers": [0, 3]}}
+    model = peft.get_peft_model(model, peft.LoraConfig(task_type="SEQ_CLS", target_modules=["q_proj"], r=2))
+    args = arguments(tmp_path, max_steps=1)
+    with pytest.raises(TypeError, match="layers.0.attention.q_proj is a peft"):
+        train_family(model, args, rows, data_collator=pad, finetune_epochs=1, on_phase=phases.append)
+    assert phases == []
+    run = train_family(model, args, rows, data_collator=pad, rank_examples=0)
+    assert list(run.seconds) == ["co-train"]
+
+
+def test_data_without_a_length_cannot_be_fine_tuned_by_epochs(tmp_path):
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            yield from make_learnable_rows(16)
+
+    args = arguments(tmp_path / "out", max_steps=1)
+    with pytest.raises(ValueError, match="finetune_epochs=1, but a Stream has no length.*finetune_epochs=0"):
+        train_family(make_fresh_model(), args, Stream(), data_collator=pad, finetune_epochs=1)
+    assert not (tmp_path / "out").exists()
+    run = train_family(make_fresh_model(), args, Stream(), data_collator=pad, rank_examples=0)
+    assert list(run.seconds) == ["co-train"]
+
+
+@pytest.mark.parametrize("amount", [-1, float("nan"), float("inf")])
 @pytest.mark.parametrize("setting", ["finetune_epochs", "rank_examples"])
-def test_a_negative_amount_is_an_error_before_any_work(tmp_path, setting):
-    with pytest.raises(ValueError, match=f"{setting}=-1 is negative"):
-        train_family(make_fresh_model(), arguments(tmp_path), make_learnable_rows(8), **{setting: -1})
+def test_an_impossible_amount_is_an_error_before_any_work(tmp_path, setting, amount):
+    with pytest.raises(ValueError, match=f"{setting}={amount} is negative or not finite"):
+        train_family(make_fresh_model(), arguments(tmp_path), make_learnable_rows(8), **{setting: amount})
