@@ -128,14 +128,7 @@ def train_family(
         TypeError: If an argument is of another kind.
         ValueError: If an argument is out of range, or model, data and arguments do not fit together.
     """
-    for name, value in (("finetune_epochs", finetune_epochs), ("rank_examples", rank_examples)):
-        if not 0 <= value < math.inf:
-            raise ValueError(f"{name}={value} is negative or not finite. Give 0 to leave this out.")
-    if finetune_epochs and not has_length(train_dataset):
-        raise ValueError(
-            f"finetune_epochs={finetune_epochs}, but a {type(train_dataset).__name__} has no length to count epochs "
-            "by. Give a dataset with a length, or fine-tune the full model before and give finetune_epochs=0."
-        )
+    _check_amounts(finetune_epochs, rank_examples, train_dataset)
     _check_one_dataset(eval_dataset)
     data = {"train_dataset": train_dataset, "processing_class": processing_class, "data_collator": data_collator}
     evaluation = {"eval_dataset": eval_dataset, "compute_metrics": compute_metrics}
@@ -202,6 +195,17 @@ def _finetuning(args: ElasticTrainingArguments, epochs: float) -> ElasticTrainin
         load_best_model_at_end=False,
         metric_for_best_model=None,
     )
+
+
+def _check_amounts(finetune_epochs: float, rank_examples: int, train_dataset: Dataset) -> None:
+    for name, value in (("finetune_epochs", finetune_epochs), ("rank_examples", rank_examples)):
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{name}={value} is negative or not finite. Give 0 to leave this out.")
+    if finetune_epochs and not has_length(train_dataset):
+        raise ValueError(
+            f"finetune_epochs={finetune_epochs}, but a {type(train_dataset).__name__} has no length to count epochs "
+            "by. Give a dataset with a length, or fine-tune the full model before and give finetune_epochs=0."
+        )
 
 
 def _check_one_dataset(dataset: Any) -> None:
