@@ -135,7 +135,9 @@ def _find_head(source: Source, class_name: str) -> Head:
 
 def _public_name(name_or_path: str) -> str | None:
     """Gives a Hub id as it is, and of a folder its name alone."""
-    return (Path(name_or_path).name if Path(name_or_path).exists() else name_or_path) or None
+    path = Path(name_or_path)
+    is_hub_id = not path.exists() and not path.is_absolute() and len(path.parts) <= 2
+    return (name_or_path if is_hub_id else path.name) or None
 
 
 def _convert_model(stock_model: PreTrainedModel) -> ElasticPreTrainedModel:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from tqdm.auto import tqdm
+from transformers.trainer_utils import has_length
 
 from ..modeling.modeling_elastic import ElasticLayer, ElasticPreTrainedModel
 from .checks import check_plain_weights
@@ -74,7 +75,7 @@ def rank(
 
 def _length(dataloader: Iterable, max_batches: int | None) -> int | None:
     """Gives the number of batches for the progress bar, if it is known."""
-    if not hasattr(dataloader, "__len__"):
+    if not has_length(dataloader):  # a dataloader of a stream has the method, which raises
         return max_batches
     return len(dataloader) if max_batches is None else min(max_batches, len(dataloader))
 

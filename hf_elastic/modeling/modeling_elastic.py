@@ -270,7 +270,7 @@ class ElasticPreTrainedModel(PreTrainedModel):
                     "model.config.subnets = {..., name: SubnetConfig(...)}."
                 )
             subnet = self.config.subnets[subnet]
-        if not isinstance(subnet, SubnetConfig):
+        if not hasattr(subnet, "select"):  # not by its class, which remote code may have more than one of
             raise TypeError(f"subnet={subnet!r}: give a name, a SubnetConfig or None, not a {type(subnet).__name__}.")
         subnet.select(self.base_model.layer_sizes)
         return subnet

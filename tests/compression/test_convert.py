@@ -140,8 +140,14 @@ def test_the_source_is_remembered_after_saving(tmp_path, tiny_bert_config):
     convert(tmp_path / "my-bert").save_pretrained(tmp_path / "supernet")
     assert AutoConfig.from_pretrained(tmp_path / "supernet").source_name_or_path == "my-bert"
     source = BertModel(tiny_bert_config)
-    source.config.name_or_path = "google-bert/bert-base-uncased"
-    assert convert(source).config.source_name_or_path == "google-bert/bert-base-uncased"
+    for name, remembered in {
+        "google-bert/bert-base-uncased": "google-bert/bert-base-uncased",
+        "bert-base-uncased": "bert-base-uncased",
+        "/somewhere/gone/my-bert": "my-bert",
+        "": None,
+    }.items():
+        source.config.name_or_path = name
+        assert convert(source).config.source_name_or_path == remembered
 
 
 def test_data_type_and_mode_are_kept(tiny_bert_config):

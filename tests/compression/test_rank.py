@@ -149,6 +149,14 @@ def test_other_problem_types(problem_type, labels, tiny_config):
     assert all(scores.max() > 0 for scores in importance.heads + importance.neurons)
 
 
+def test_streams(classifier):
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return iter(batches("ElasticForSequenceClassification"))
+
+    assert rank(classifier, torch.utils.data.DataLoader(Stream(), batch_size=None)).num_examples == 6
+
+
 def test_max_batches(classifier):
     assert rank(classifier, batches(type(classifier).__name__, 3), max_batches=2).num_examples == 6
 
