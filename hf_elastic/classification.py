@@ -63,3 +63,27 @@ def train_text_classifier(
             rank_examples=settings.rank_examples,
             on_phase=on_phase,
         )
+
+
+def describe_training(settings: TrainingSettings, run: FamilyRun) -> dict[str, str | int | float]:
+    """Gives what a card says of a run: its settings and its length, by names for readers.
+
+    Args:
+        settings ([`TrainingSettings`]):
+            How it was trained.
+        run ([`FamilyRun`]):
+            What came of it.
+    """
+    return {
+        "training rows": len(run.trainer.train_dataset),
+        "evaluation rows": len(run.trainer.eval_dataset),
+        "longest input (tokens)": settings.max_length,
+        "batch size": settings.batch_size,
+        "learning rate": settings.learning_rate,
+        "epochs of the full model alone": settings.finetune_epochs,
+        "rows to rank the units by": settings.rank_examples,
+        "epochs of all sizes together": settings.cotrain_epochs,
+        "sizes per step": settings.sampling,
+        "seed": settings.seed,
+        "minutes of training": round(sum(run.seconds.values()) / 60, 1),
+    }

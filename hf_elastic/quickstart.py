@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from .classification import train_text_classifier
+from .classification import describe_training, train_text_classifier
 from .hub.details import TrainingDetails
 from .hub.exporting import check_destination, export_family
 from .hub.family import Family
@@ -85,22 +85,10 @@ def _details(recipe: Recipe, settings: TrainingSettings, run: FamilyRun) -> Trai
     described = recipe.card.training_data
     if described and settings.train_rows is not None:
         described = f"A fast trial on only {rows} training rows of these: {described}"
-    shown = {
-        "training rows": rows,
-        "longest input (tokens)": settings.max_length,
-        "batch size": settings.batch_size,
-        "learning rate": settings.learning_rate,
-        "epochs of the full model alone": settings.finetune_epochs,
-        "rows to rank the units by": settings.rank_examples,
-        "epochs of all sizes together": settings.cotrain_epochs,
-        "sizes per step": settings.sampling,
-        "seed": settings.seed,
-        "minutes of training": round(sum(run.seconds.values()) / 60, 1),
-    }
     return replace(
         recipe.card,
         name=recipe.card.name or recipe.name,
         base_model=recipe.card.base_model or recipe.source,
         training_data=described,
-        settings=shown,
+        settings=describe_training(settings, run),
     )

@@ -1,11 +1,13 @@
 """The program `hf-elastic`: its commands, and how it reports errors."""
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
+from .. import __version__
 from .convert import convert
 from .export import export
 from .extract import extract
@@ -29,8 +31,19 @@ for command in (quickstart, convert, rank, train, extract, export, info):
     app.command()(command)
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hf_elastic {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _options(debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False) -> None:
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
     """Holds what every command takes; `main` acts on it."""
 
 
@@ -40,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: What follows the program's name. `sys.argv` by default.
     """
+    # Transformers' reports of new heads would look like problems; what users have to know, the commands say.
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     if debug:

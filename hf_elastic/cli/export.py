@@ -18,17 +18,21 @@ def export(
         Path | None,
         typer.Option(help="JSON file of metrics by size. (default: the one that `hf-elastic train` writes)"),
     ] = None,
-    recipe: Annotated[str | None, typer.Option(help="Name or file of a recipe, for the text of the cards.")] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="Name or file of a recipe, for the cards. (default: what `hf-elastic train` wrote)"),
+    ] = None,
     sequence_length: Annotated[int, typer.Option(help="Tokens for FLOPs and latency.")] = 128,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a former family in the folder.")] = False,
 ) -> None:
     """Write the sizes of a supernet as a family: a checkpoint and a card for each, and a manifest of them all."""
     from ..checkpoints import load_elastic, load_tokenizer
+    from ..hub.details import TrainingDetails
     from ..hub.exporting import export_family
     from ..recipes import Recipe
     from ..training.family import read_metrics
 
-    details = Recipe.load(recipe).card if recipe else None
+    details = Recipe.load(recipe).card if recipe else TrainingDetails.load(supernet)
     model = load_elastic(supernet)
     family = export_family(
         model,

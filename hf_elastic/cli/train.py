@@ -1,5 +1,7 @@
 """`hf-elastic train`: from a checkpoint and labelled text to a trained supernet."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -60,7 +62,9 @@ def train(
 ) -> None:
     """Train all sizes in one run: fine-tune the full model, rank its units, train the sizes together, evaluate."""
     check_output_dir(output_dir, overwrite)
-    from ..classification import train_text_classifier
+    from ..checkpoints import named_subnets
+    from ..classification import describe_training, train_text_classifier
+    from ..hub.details import TrainingDetails
     from ..recipes import Recipe, TrainingSettings
 
     known = Recipe.load(recipe) if recipe else None
@@ -75,6 +79,7 @@ def train(
         seed=seed,
     )
     sizes = choose_sizes(subnet, known.subnets if known else None, source)
+    console.print(f"Sizes: {', '.join(sizes or named_subnets(source))}.")
     labelled = read_data(
         data,
         source,
@@ -90,7 +95,9 @@ def train(
     run = train_text_classifier(source, labelled, settings, sizes, show_phase)
     run.save(output_dir)
     scored_on = "validation" if labelled.test is None else "test"
-    show_table(metric_rows(run.scores), f"Scores on the {scored_on} data")
+    details = known.card if known else TrainingDetails(dataset=Path(data).name)
+    replace(details, dataset_split=scored_on, settings=describe_training(settings, run)).save(output_dir)
+    show_table(metric_rows(run.scores), f"Scores on the {len(run.trainer.eval_dataset)} rows of the {scored_on} data")
     console.print(
         f"The supernet lies in {output_dir}; `hf-elastic export {output_dir} -o family` makes a family of it."
     )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from huggingface_hub.utils import validate_repo_id
+
+DETAILS_NAME = "training_details.json"
 
 Scalar = str | int | float | bool
 
@@ -104,6 +108,31 @@ class TrainingDetails:
         if unknown:
             raise ValueError(f"Unknown training detail {unknown[0]!r}: possible are {known}.")
         return cls(**values)
+
+    def save(self, folder: str | Path) -> None:
+        """Writes the details beside a supernet, for a later export.
+
+        Args:
+            folder (`str` or `Path`):
+                The supernet's folder.
+        """
+        values = {name: value for name, value in asdict(self).items() if value}
+        (Path(folder) / DETAILS_NAME).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> TrainingDetails | None:
+        """Reads what [`~TrainingDetails.save`] wrote beside a supernet, if there is such a file.
+
+        Raises:
+            ValueError: If the file holds something else.
+        """
+        file = Path(folder) / DETAILS_NAME
+        if not file.is_file():
+            return None
+        try:
+            return cls.read(json.loads(file.read_text(encoding="utf-8")))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{file} holds no training details: {error} Remove it, or train again.") from None
 
 
 def is_hub_id(name: str) -> bool:

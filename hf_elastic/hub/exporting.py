@@ -141,7 +141,9 @@ def _check_replaceable(former: Path, overwrite: bool) -> None:
             f"first. ({error})"
         ) from None
     if not overwrite:
-        raise FileExistsError(f"{former} holds a family: give another folder, or overwrite=True to replace it.")
+        raise FileExistsError(
+            f"{former} holds a family: give another folder, or overwrite=True (--overwrite) to replace it."
+        )
     foreign = foreign_files(former, manifest)
     if foreign:
         more = f" and {len(foreign) - NAMED_FILES} more" if len(foreign) > NAMED_FILES else ""

@@ -6,6 +6,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+import hf_elastic
 from hf_elastic.cli import app, main
 
 
@@ -26,6 +27,13 @@ def test_help_lists_the_commands_and_imports_neither_torch_nor_transformers():
     assert result.returncode == 0, result.stderr
     for command in ("quickstart", "convert", "rank", "train", "extract", "export", "info"):
         assert command in result.stdout
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["--version"])
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out.strip() == f"hf_elastic {hf_elastic.__version__}"
 
 
 @pytest.mark.parametrize("command", ["quickstart", "convert", "rank", "train", "extract", "export", "info"])

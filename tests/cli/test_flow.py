@@ -73,7 +73,7 @@ def test_extract_writes_one_size_in_either_class(trained, tmp_path):
     assert stock("The match ended late.")[0]["label"] in member.config.label2id
 
 
-def test_export_writes_a_family_and_info_shows_it(trained, tmp_path):
+def test_export_writes_a_family_and_info_shows_it(trained, data_file, tmp_path):
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text("name: news\nsource: org/bert\ncard: {dataset: BBC News, license: mit}\n", encoding="utf-8")
     output = run("export", trained, "-o", tmp_path / "family", "--recipe", recipe, "--sequence-length", 16)
@@ -85,6 +85,10 @@ def test_export_writes_a_family_and_info_shows_it(trained, tmp_path):
     assert "Every file is there and unchanged." in run("info", tmp_path / "family")
     only = run("export", trained, "-o", tmp_path / "one", "--size", "tiny", "--sequence-length", 16)
     assert "small" not in only
+    details = hf_elastic.load_family(tmp_path / "one").manifest.details  # what the training left beside the supernet
+    assert details.dataset == data_file.name
+    assert details.settings["training rows"] > 0
+    assert "rows to rank the units by" in details.settings
 
 
 def test_info_shows_the_sizes_of_a_supernet_and_of_a_member(trained, tmp_path):

@@ -41,3 +41,17 @@ def test_unusable_values(values, error, message):
 def test_hub_ids():
     assert is_hub_id("bert-base-uncased") and is_hub_id("org/model")
     assert not is_hub_id("/models/bert") and not is_hub_id("a/b/c")
+
+
+def test_details_come_back_from_beside_a_supernet(tmp_path):
+    assert TrainingDetails.load(tmp_path) is None
+    details = TrainingDetails(dataset="BBC News", language=["en"], settings={"epochs": 3, "seed": 1})
+    details.save(tmp_path)
+    assert TrainingDetails.load(tmp_path) == details
+
+
+@pytest.mark.parametrize("content", ["{", '{"dataset": 3}', '{"data": "x"}', "[]"])
+def test_a_damaged_file_of_details_is_named(content, tmp_path):
+    (tmp_path / "training_details.json").write_text(content)
+    with pytest.raises(ValueError, match="training_details.json holds no training details: .*Remove it"):
+        TrainingDetails.load(tmp_path)
