@@ -8,7 +8,13 @@ import sys
 import pytest
 import torch
 
-from hf_elastic import ElasticForMaskedLM, ElasticForSequenceClassification, extract
+from hf_elastic import (
+    ElasticForMaskedLM,
+    ElasticForSequenceClassification,
+    ElasticTrainer,
+    ElasticTrainingArguments,
+    extract,
+)
 from hf_elastic.modeling.configuration_elastic import AUTO_MAP
 
 from ..conftest import make_inputs, randomize
@@ -76,6 +82,21 @@ def test_loads_and_saves_again_without_the_package(model_class, auto_class, memb
     for folder in ("checkpoint", "again"):
         assert {file.name for file in (tmp_path / folder).glob("*.py")} == CODE_FILES
         assert json.loads((tmp_path / folder / "config.json").read_text())["auto_map"] == AUTO_MAP
+
+
+def test_a_checkpoint_of_the_trainer_loads_without_the_package(tiny_config, tmp_path):
+    model = randomize(ElasticForSequenceClassification(tiny_config))
+    args = ElasticTrainingArguments(str(tmp_path / "run"), max_steps=1, save_steps=1, report_to="none", use_cpu=True)
+    rows = [{"input_ids": [5, 6, 7], "labels": label} for label in (0, 1, 2)]
+    ElasticTrainer(model, args, train_dataset=rows).train()
+    inputs = {name: value.tolist() for name, value in make_inputs("ElasticForSequenceClassification").items()}
+    checkpoint = tmp_path / "run" / "checkpoint-1"
+    first, second = run_without_package(
+        tmp_path, checkpoint, "AutoModelForSequenceClassification", inputs, subnet="small"
+    )
+    expected = model.eval()(**make_inputs("ElasticForSequenceClassification")).logits
+    torch.testing.assert_close(torch.tensor(first), expected, atol=1e-6, rtol=1e-6)
+    assert second == first
 
 
 def test_a_model_that_was_never_converted_carries_its_code(model, tmp_path):
