@@ -1,6 +1,5 @@
 """The program `hf-elastic`: its commands, and how it reports errors."""
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -53,8 +52,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: What follows the program's name. `sys.argv` by default.
     """
-    # Transformers' reports of new heads would look like problems; what users have to know, the commands say.
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     if debug:
