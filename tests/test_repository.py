@@ -24,7 +24,7 @@ def tracked_files() -> list[Path]:
 def test_machine_path_pattern_tells_machine_paths_from_others():
     assert MACHINE_PATH.search("open('" + "/root" + "/model')")
     assert MACHINE_PATH.search(". " + "/opt" + "/venv-dev/bin/activate")
-    assert not MACHINE_PATH.search("examples/work/out, https://example.org/root/page")
+    assert not MACHINE_PATH.search("examples" + "/work" + "/out, https://example.org" + "/root" + "/page")
 
 
 def test_tracked_text_has_no_path_of_a_machine():

@@ -1,7 +1,7 @@
 """Writes a benchmark's table into RESULTS.md, in place of its former one, with the machine and the date."""
 
 import datetime
-import platform
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,14 +11,9 @@ import transformers
 from rich.console import Console
 from rich.table import Table
 
+from hf_elastic.hub.measuring import processor_name
+
 RESULTS = Path(__file__).with_name("RESULTS.md")
-
-
-def processor() -> str:
-    """Gives the processor's name and the number of cores that torch found."""
-    cpuinfo = Path("/proc/cpuinfo")
-    names = re.findall(r"model name\s*:\s*(.+)", cpuinfo.read_text()) if cpuinfo.exists() else []
-    return f"{names[0] if names else platform.processor() or platform.machine()}, {len(names) or '?'} cores"
 
 
 def report(script: str, title: str, header: Sequence[str], rows: Sequence[Sequence[str]], notes: str) -> None:
@@ -28,7 +23,8 @@ def report(script: str, title: str, header: Sequence[str], rows: Sequence[Sequen
         table.add_row(*row)
     Console().print(table)
     conditions = (
-        f"{datetime.date.today()}, {processor()}, torch {torch.__version__}, transformers {transformers.__version__}."
+        f"{datetime.date.today()}, {processor_name(torch.device('cpu'))}, {os.cpu_count()} cores, torch "
+        f"{torch.__version__}, transformers {transformers.__version__}."
     )
     lines = [
         f"## {title}",

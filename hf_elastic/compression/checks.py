@@ -1,16 +1,7 @@
 """What has to hold of a model before it is ranked, cut or counted, said before any work."""
 
 from ..modeling.modeling_elastic import ElasticLinear, ElasticPreTrainedModel
-
-# The weights of a layer that heads or neurons index.
-PROJECTIONS = (
-    "attention.q_proj",
-    "attention.k_proj",
-    "attention.v_proj",
-    "attention.o_proj",
-    "mlp.up_proj",
-    "mlp.down_proj",
-)
+from .units import UNIT_PROJECTIONS
 
 
 def check_elastic(model: object) -> None:
@@ -36,7 +27,7 @@ def check_plain_weights(model: ElasticPreTrainedModel) -> None:
     """
     check_elastic(model)
     for index, layer in enumerate(model.base_model.layers):
-        for name in PROJECTIONS:
+        for name in UNIT_PROJECTIONS:
             projection = layer.get_submodule(name)
             if not isinstance(projection, ElasticLinear):
                 kind = f"{type(projection).__module__}.{type(projection).__name__}"

@@ -10,20 +10,7 @@ from ..modeling.modeling_elastic import ElasticPreTrainedModel
 from ..modeling.subnet_elastic import LayerSize, SubnetConfig
 from .checks import check_plain_weights
 from .copies import load_copies
-
-# The weights of a layer that shrink with it: which dimension, and whether heads or neurons index it.
-SLICED_WEIGHTS = {
-    "attention.q_proj.weight": (0, "heads"),
-    "attention.q_proj.bias": (0, "heads"),
-    "attention.k_proj.weight": (0, "heads"),
-    "attention.k_proj.bias": (0, "heads"),
-    "attention.v_proj.weight": (0, "heads"),
-    "attention.v_proj.bias": (0, "heads"),
-    "attention.o_proj.weight": (1, "heads"),
-    "mlp.up_proj.weight": (0, "neurons"),
-    "mlp.up_proj.bias": (0, "neurons"),
-    "mlp.down_proj.weight": (1, "neurons"),
-}
+from .units import UNIT_WEIGHTS
 
 
 def extract(model: ElasticPreTrainedModel, subnet: str | SubnetConfig | None) -> ElasticPreTrainedModel:
@@ -89,8 +76,8 @@ def member_config(config: ElasticConfig, sizes: tuple[LayerSize, ...]) -> Elasti
 
 
 def _cut(weight: torch.Tensor, name: str, size: LayerSize, config: ElasticConfig) -> torch.Tensor:
-    if name not in SLICED_WEIGHTS:
+    if name not in UNIT_WEIGHTS:
         return weight
-    dimension, axis = SLICED_WEIGHTS[name]
-    kept = size.intermediate_size if axis == "neurons" else size.num_attention_heads * config.head_dim
+    dimension, units = UNIT_WEIGHTS[name]
+    kept = size.intermediate_size if units == "neurons" else size.num_attention_heads * config.head_dim
     return weight.narrow(dimension, 0, kept)

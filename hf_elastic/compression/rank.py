@@ -11,6 +11,7 @@ from transformers.trainer_utils import has_length
 
 from ..modeling.modeling_elastic import ElasticLayer, ElasticPreTrainedModel
 from .checks import check_plain_weights
+from .units import UNIT_WEIGHTS
 
 
 @dataclass(frozen=True)
@@ -161,13 +162,9 @@ def _unit_outputs(model: ElasticPreTrainedModel, layers: list[ElasticLayer]) -> 
 
 @torch.no_grad()
 def _reorder(layer: ElasticLayer, heads: torch.Tensor, neurons: torch.Tensor) -> None:
-    attention, mlp = layer.attention, layer.mlp
-    offsets = torch.arange(attention.head_dim, device=heads.device)
-    head_rows = (heads[:, None] * attention.head_dim + offsets).flatten()
-    for projection in (attention.q_proj, attention.k_proj, attention.v_proj):
-        projection.weight.copy_(projection.weight[head_rows])
-        projection.bias.copy_(projection.bias[head_rows])
-    attention.o_proj.weight.copy_(attention.o_proj.weight[:, head_rows])
-    mlp.up_proj.weight.copy_(mlp.up_proj.weight[neurons])
-    mlp.up_proj.bias.copy_(mlp.up_proj.bias[neurons])
-    mlp.down_proj.weight.copy_(mlp.down_proj.weight[:, neurons])
+    head_dim = layer.attention.head_dim
+    offsets = torch.arange(head_dim, device=heads.device)
+    orders = {"heads": (heads[:, None] * head_dim + offsets).flatten(), "neurons": neurons}
+    for name, (dimension, units) in UNIT_WEIGHTS.items():
+        weight = layer.get_parameter(name)
+        weight.copy_(weight.index_select(dimension, orders[units]))

@@ -11,6 +11,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from ..compression.cost import Latency
 from ..modeling.subnet_elastic import LayerSize, SubnetConfig
 from .details import TrainingDetails
 from .formats import CHECKPOINT_FORMAT
@@ -52,28 +53,14 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class LatencyRecord:
-    """Milliseconds of one forward pass, and the conditions under which they were measured.
+class LatencyRecord(Latency):
+    """A measured latency with where and when it was measured.
 
     Args:
-        milliseconds (`float`): Median over `repeats` passes.
-        batch_size (`int`): Sequences per pass.
-        sequence_length (`int`): Tokens per sequence.
-        threads (`int`): Threads that torch used.
-        device (`str`): E.g. `"cpu"`.
-        dtype (`str`): E.g. `"float32"`.
-        repeats (`int`): Number of passes.
         processor (`str`): Name of the processor or accelerator.
         date (`str`): Day of the measurement, ISO 8601.
     """
 
-    milliseconds: float
-    batch_size: int
-    sequence_length: int
-    threads: int
-    device: str
-    dtype: str
-    repeats: int
     processor: str
     date: str
 

@@ -10,7 +10,7 @@ from torch import nn
 from transformers.trainer_utils import has_length, unwrap_peft_model
 from transformers.utils import logging
 
-from ..compression.extract import SLICED_WEIGHTS
+from ..compression.units import UNIT_PROJECTIONS
 from ..modeling.modeling_elastic import (
     ElasticForMaskedLM,
     ElasticForSequenceClassification,
@@ -71,13 +71,12 @@ def _check_projections(model: ElasticPreTrainedModel, name: str, size: LayerSize
         "heads": size.num_attention_heads != full.num_attention_heads,
         "neurons": size.intermediate_size != full.intermediate_size,
     }
-    for weight, (_, unit) in SLICED_WEIGHTS.items():
-        path = weight.rpartition(".")[0]
+    for path, units in UNIT_PROJECTIONS.items():
         projection = model.base_model.layers[size.layer].get_submodule(path)
-        if reduced[unit] and not isinstance(projection, ElasticLinear):
+        if reduced[units] and not isinstance(projection, ElasticLinear):
             kind = f"{type(projection).__module__}.{type(projection).__qualname__}"
             raise ValueError(
-                f"Size {name!r} has fewer {unit} in layer {size.layer}, but its {path} is a {kind}, which cannot run "
+                f"Size {name!r} has fewer {units} in layer {size.layer}, but its {path} is a {kind}, which cannot run "
                 "in part. Name only sizes of fewer layers, or merge adapters first (merge_and_unload), or extract the "
                 "size (hf_elastic.extract) and adapt that."
             )
