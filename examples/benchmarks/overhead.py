@@ -70,7 +70,7 @@ def main() -> None:
     rows += import_rows()
     notes = (
         f"MiniLM-L6 (hidden 384), float32, {LENGTH} tokens, one thread. Milliseconds of processor time, medians of "
-        f"{REPEATS[1]} (batch 1) and {REPEATS[16]} (batch 16) passes in turns; the ratio is the median over the turns. "
+        f"{REPEATS[1]} (batch 1) and {REPEATS[16]} (batch 16) passes in turns; the ratio is the median of the turns. "
         "The allocator keeps freed memory: with its default settings, page faults that depend on the order of earlier "
         "allocations alone moved the ratio at batch 16 between 0.99 and 1.04 from run to run."
     )
