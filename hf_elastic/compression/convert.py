@@ -27,18 +27,25 @@ TASKS = {
 }
 # What `from_pretrained` takes that says where a checkpoint is, so that its configuration can be read first.
 HUB_SETTINGS = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
+# Weights that no source has: the sparsities of attention that is made sparse.
+NEW_WEIGHTS = (".sparsity_logit",)
 
 
-def convert(source: str | Path | PreTrainedModel, task: str | None = None, **kwargs: Any) -> ElasticPreTrainedModel:
-    """Makes a supernet of a pretrained encoder. Its logits are the source's.
+def convert(
+    source: str | Path | PreTrainedModel, task: str | None = None, sparse_attention: bool = False, **kwargs: Any
+) -> ElasticPreTrainedModel:
+    """Makes a supernet of a pretrained encoder. Its logits are the source's, unless its attention is made sparse.
 
     Args:
         source (`str`, `Path` or `PreTrainedModel`):
-            Hub id or folder of a checkpoint, or a loaded model, which is left as it is.
+            Hub id or folder of a checkpoint, or a loaded model, which is left as it is: BERT, RoBERTa, XLM-RoBERTa,
+            CamemBERT, ELECTRA, DistilBERT or ModernBERT.
         task (`str`, *optional*):
             One of `"feature-extraction"`, `"masked-lm"`, `"sequence-classification"`, `"token-classification"`,
             `"question-answering"` and `"multiple-choice"`. By default what the checkpoint was saved for. A head that
             the checkpoint lacks is initialized, as `from_pretrained` does.
+        sparse_attention (`bool`, defaults to `False`):
+            Whether the layers with full attention get block-sparse attention, whose learnable sparsity is new.
         **kwargs:
             For a Hub id or folder, what `from_pretrained` takes (`num_labels`, `id2label`, `dtype`, `revision`, ...).
             For a loaded model, configuration fields of the head that `task` adds (`num_labels`, `id2label`, ...).
@@ -68,35 +75,38 @@ def convert(source: str | Path | PreTrainedModel, task: str | None = None, **kwa
             f"source is a {type(source).__name__}: give a Hub id, a folder or a transformers model "
             "(merge adapters into it first)."
         )
-    return _convert_model(stock_model)
+    return _convert_model(stock_model, sparse_attention)
 
 
 def _load(name: str, task: str | None, kwargs: dict[str, Any]) -> PreTrainedModel:
-    """Loads a checkpoint in its own class, once its configuration is known to be convertible."""
+    """Loads a checkpoint in the class of the task, once its configuration is known to be convertible."""
     if kwargs.get("output_loading_info"):
         raise ValueError("output_loading_info=True has no place here: convert gives the model alone.")
     config = kwargs.get("config")
     if config is None:
         config = AutoConfig.from_pretrained(name, **{key: kwargs[key] for key in HUB_SETTINGS if key in kwargs})
-    source = _checked_source(config)
-    if task is not None:
-        return getattr(transformers, TASKS[task]).from_pretrained(name, **kwargs)
-    architecture = (config.architectures or ["AutoModel"])[0]
-    if architecture != "AutoModel":
-        _find_head(source, architecture)
-    return getattr(transformers, architecture).from_pretrained(name, **kwargs)
+    source = _find_source(config)
+    if task is None and config.architectures:
+        class_name = config.architectures[0]
+    else:
+        class_name = _class_for(source, task or "feature-extraction")
+    source.elastic_config(config, _find_head(source, class_name))
+    return getattr(transformers, class_name).from_pretrained(name, **kwargs)
 
 
 def _with_head(model: PreTrainedModel, task: str | None, kwargs: dict[str, Any]) -> PreTrainedModel:
     """Gives a loaded model in the class of the task, with a new head if it has another."""
-    source = _checked_source(model.config)
-    head = source.heads.get(type(model).__name__)
-    if task is None or (head is not None and AUTO_MAP[TASKS[task]].endswith(f".{head.elastic_class}")):
-        if kwargs:
-            raise ValueError(
-                f"{sorted(kwargs)} cannot be applied to a loaded {type(model).__name__}: they describe a head that is "
-                "added with `task`, or how a checkpoint is loaded from its name."
-            )
+    source = _find_source(model.config)
+    class_name = type(model).__name__
+    head = source.heads.get(class_name)
+    fits = task is None or (head is not None and head.elastic_class == _elastic_class(task))
+    # A pretraining class may be one for a task, too, but the settings of a new head ask for the usual one.
+    if kwargs and (task is None or class_name == _class_for(source, task)):
+        raise ValueError(
+            f"{sorted(kwargs)} cannot be applied to a loaded {class_name}: they describe a head that is added with "
+            "`task`, or how a checkpoint is loaded from its name."
+        )
+    if fits and not kwargs:
         return model
     if task == "feature-extraction":
         return model.base_model
@@ -105,6 +115,7 @@ def _with_head(model: PreTrainedModel, task: str | None, kwargs: dict[str, Any])
         if not hasattr(config, key):
             raise ValueError(f"{type(config).__name__} has no field {key!r}, which was to be {value!r}.")
         setattr(config, key, value)
+    source.elastic_config(config, source.heads[_class_for(source, task)])
     with_head = getattr(transformers, TASKS[task]).from_config(config, dtype=model.dtype).to(model.device)
     missing, _ = with_head.base_model.load_state_dict(model.base_model.state_dict(), strict=False)
     also_new = f", and so are {missing}" if missing else ""
@@ -112,7 +123,15 @@ def _with_head(model: PreTrainedModel, task: str | None, kwargs: dict[str, Any])
     return with_head.train(model.training)
 
 
-def _checked_source(config: PreTrainedConfig) -> Source:
+def _elastic_class(task: str) -> str:
+    return AUTO_MAP[TASKS[task]].partition(".")[2]
+
+
+def _class_for(source: Source, task: str) -> str:
+    return source.class_for(_elastic_class(task))
+
+
+def _find_source(config: PreTrainedConfig) -> Source:
     if isinstance(config, ElasticConfig):
         raise UnsupportedSourceError("The checkpoint is elastic already: load it with AutoModelFor….from_pretrained.")
     source = find_source(config.model_type)
@@ -120,7 +139,6 @@ def _checked_source(config: PreTrainedConfig) -> Source:
         raise UnsupportedSourceError(
             "The checkpoint is quantized, and quantized weights cannot be cut: convert the unquantized one."
         )
-    source.elastic_settings(config)
     return source
 
 
@@ -140,31 +158,35 @@ def _public_name(name_or_path: str) -> str | None:
     return (name_or_path if is_hub_id else path.name) or None
 
 
-def _convert_model(stock_model: PreTrainedModel) -> ElasticPreTrainedModel:
+def _convert_model(stock_model: PreTrainedModel, sparse_attention: bool) -> ElasticPreTrainedModel:
     stock_config = stock_model.config
-    source = _checked_source(stock_config)
+    source = _find_source(stock_config)
     head = _find_head(source, type(stock_model).__name__)
-    has_pooler = getattr(stock_model.base_model, "pooler", None) is not None
-    config = ElasticConfig(
-        **{"add_pooling_layer": has_pooler, **source.elastic_settings(stock_config), **head.settings},
-        id2label=stock_config.id2label,
-        label2id=stock_config.label2id,
-        problem_type=stock_config.problem_type,
+    # transformers' own default gives way to that of the elastic model, which depends on the layers.
+    attention = stock_config._attn_implementation
+    config = source.elastic_config(
+        stock_config,
+        head,
+        add_pooling_layer=getattr(stock_model.base_model, "pooler", None) is not None,
+        sparse_attention=sparse_attention,
         source_model_type=source.model_type,
         source_name_or_path=_public_name(stock_config.name_or_path),
         name_or_path=stock_config.name_or_path,
-        attn_implementation=stock_config._attn_implementation,
+        attn_implementation=None if attention == "sdpa" else attention,
     )
-    model = getattr(modeling_elastic, head.elastic_class)(config)
-    model.train(stock_model.training)
-    weights = {name: weight for name, weight in stock_model.state_dict().items() if name not in head.aliases}
+    model = getattr(modeling_elastic, head.elastic_class)(config).train(stock_model.training)
+    for fields in source.merged_fields(stock_config):
+        logger.warning(f"{fields} become one field, with the last of these values. Outputs are the same.")
+    weights = stock_model.state_dict()
     dropped = [name for name in weights if name.startswith(head.dropped)]
     if dropped:
         logger.warning(
             f"{head.elastic_class} has no place for these weights of {type(stock_model).__name__}: {dropped}."
         )
-    load_copies(
-        model,
-        {source.to_elastic_name(name, head): weight for name, weight in weights.items() if name not in dropped},
-    )
+    new = {
+        name: weight.to(stock_model.device, stock_model.dtype)
+        for name, weight in model.state_dict().items()
+        if name.endswith(NEW_WEIGHTS)
+    }
+    load_copies(model, new | source.elastic_weights(weights, head))
     return model

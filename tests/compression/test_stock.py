@@ -1,46 +1,33 @@
-"""Members go back to the source's own class where it can express them."""
+"""What a source's class can express and what not; test_sources.py has that the outputs are the same."""
 
 import pytest
 import torch
-import transformers
-from transformers import AutoModelForSequenceClassification, BertForMaskedLM, BertForSequenceClassification, BertModel
+from transformers import (
+    AutoModelForSequenceClassification,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    BertModel,
+)
 
-from hf_elastic import ElasticModel, SubnetConfig, convert, extract, to_stock
+from hf_elastic import (
+    ElasticConfig,
+    ElasticForMaskedLM,
+    ElasticForTokenClassification,
+    ElasticModel,
+    SubnetConfig,
+    convert,
+    extract,
+    to_stock,
+)
 
-from ..conftest import HEADS, first_output, make_inputs, randomize
-
-
-@pytest.mark.parametrize(("elastic_class", "bert_class"), HEADS.items())
-@pytest.mark.parametrize("subnet", [None, SubnetConfig(layers=(0, 2, 3), intermediate_size=32)])
-def test_same_outputs_in_the_stock_class(elastic_class, bert_class, subnet, tiny_bert_config, tmp_path):
-    if bert_class == "BertForQuestionAnswering":
-        tiny_bert_config.num_labels = 2
-    model = convert(randomize(getattr(transformers, bert_class)(tiny_bert_config)).eval())
-    member = extract(model, subnet)
-    stock = to_stock(member)
-    assert type(stock) is getattr(transformers, bert_class)
-    inputs = make_inputs(bert_class)
-    torch.testing.assert_close(first_output(stock(**inputs)), first_output(member(**inputs)), atol=1e-5, rtol=1e-5)
-
-    stock.save_pretrained(tmp_path)
-    loaded, report = type(stock).from_pretrained(tmp_path, output_loading_info=True)
-    assert not any(report.values())
-    torch.testing.assert_close(first_output(loaded(**inputs)), first_output(stock(**inputs)))
+from ..conftest import make_inputs, randomize
+from .sources import make_source
 
 
 def test_without_a_pooler(tiny_bert_config):
     member = convert(randomize(BertModel(tiny_bert_config, add_pooling_layer=False)))
     assert to_stock(member).pooler is None
-
-
-@pytest.mark.parametrize("tied", [True, False])
-def test_the_masked_language_modeling_head(tied, tiny_bert_config):
-    tiny_bert_config.tie_word_embeddings = tied
-    source = randomize(BertForMaskedLM(tiny_bert_config)).eval()
-    stock = to_stock(convert(source))
-    assert (stock.cls.predictions.decoder.weight is stock.bert.embeddings.word_embeddings.weight) == tied
-    inputs = make_inputs("BertForMaskedLM")
-    torch.testing.assert_close(stock(**inputs).logits, source(**inputs).logits, atol=1e-5, rtol=1e-5)
 
 
 def test_a_subclass_of_the_users_goes_back_too(tiny_bert_config):
@@ -57,18 +44,78 @@ def test_labels_are_kept(tiny_bert_config):
     assert stock.config.id2label == {0: "no", 1: "yes", 2: "maybe"}
 
 
+def test_layers_that_share_weights_get_copies(tiny_bert_config):
+    fields = convert(BertForMaskedLM(tiny_bert_config)).config.to_dict()
+    member = randomize(ElasticForMaskedLM(ElasticConfig(**(fields | {"layer_groups": [0, 1, 0, 2]})))).eval()
+    stock = to_stock(member)
+    first, third = (stock.bert.encoder.layer[layer].output.dense.weight for layer in (0, 2))
+    assert torch.equal(first, third)
+    assert first is not third
+    inputs = make_inputs("BertForMaskedLM")
+    torch.testing.assert_close(stock(**inputs).logits, member(**inputs).logits, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
-    ("subnet", "message"),
+    ("name", "subnet", "message"),
     [
-        (SubnetConfig(num_attention_heads=3), "num_attention_heads=3 in layer 0"),
-        (SubnetConfig(num_attention_heads=(4, 4, 2, 4)), "num_attention_heads=2 in layer 2"),
-        (SubnetConfig(intermediate_size=(64, 32, 64, 64)), r"intermediate_size differs between layers \(\[32, 64\]\)"),
+        (
+            "bert",
+            SubnetConfig(num_attention_heads=3),
+            "num_attention_heads=3 of head_dim=8 .*hidden_size=32, as bert needs: .*hidden_size=24.* keeps 4 heads",
+        ),
+        ("roberta", SubnetConfig(hidden_size=16), "num_attention_heads=4 .*hidden_size=16.* keeps 2 heads"),
+        ("electra", SubnetConfig(num_attention_heads=(4, 4, 2, 4)), r"num_attention_heads differs .*\(\[2, 4\]\)"),
+        (
+            "distilbert",
+            SubnetConfig(intermediate_size=(64, 32, 64, 64)),
+            r"intermediate_size differs between layers \(\[32, 64\]\)",
+        ),
+        ("modernbert", SubnetConfig(layers=(1, 3)), "first_attention_norm=True .*ModernBertModel.*keeps layer 0"),
     ],
 )
-def test_the_setting_that_stands_in_the_way_is_named(subnet, message, tiny_bert_config):
-    member = extract(convert(BertModel(tiny_bert_config)), subnet)
+def test_a_size_that_stands_in_the_way_is_named(name, subnet, message):
+    member = extract(convert(make_source(name, "ElasticModel")), subnet)
     with pytest.raises(ValueError, match=message):
         to_stock(member)
+
+
+@pytest.mark.parametrize(
+    ("name", "elastic_class", "fields", "message"),
+    [
+        ("bert", "ElasticModel", {"num_experts": 2}, "num_experts=2 cannot .*BertModel, which has num_experts=1"),
+        (
+            "bert",
+            "ElasticModel",
+            {"layer_types": ["linear_attention"] * 4},
+            "'linear_attention' for layer 0",
+        ),
+        ("modernbert", "ElasticModel", {"num_global_tokens": 1}, "num_global_tokens=1 cannot"),
+        (
+            "roberta",
+            "ElasticForMaskedLM",
+            {"position_embedding_type": "absolute"},
+            "position_embedding_type='absolute'",
+        ),
+        ("roberta", "ElasticForMaskedLM", {"lm_head_activation": "relu"}, "lm_head_activation='relu'.*`task`"),
+        ("electra", "ElasticForTokenClassification", {"token_transform": True}, "token_transform=True .*`task`"),
+        ("electra", "ElasticModel", {"add_pooling_layer": True}, "add_pooling_layer=True cannot .*ElectraModel"),
+        ("distilbert", "ElasticForSequenceClassification", {"classifier_activation": "tanh"}, "activation='tanh'"),
+    ],
+)
+def test_a_setting_that_stands_in_the_way_is_named(name, elastic_class, fields, message):
+    model = convert(make_source(name, elastic_class))
+    member = type(model)(ElasticConfig(**(model.config.to_dict() | fields)))
+    with pytest.raises(ValueError, match=message):
+        to_stock(member)
+
+
+def test_a_setting_that_the_class_does_not_read_is_no_obstacle(tiny_bert_config):
+    fields = {"classifier_activation": "relu", "lm_head_activation": "relu", "sliding_window": 5, "unpad_inputs": True}
+    config = convert(BertForTokenClassification(tiny_bert_config)).config
+    member = randomize(ElasticForTokenClassification(ElasticConfig(**(config.to_dict() | fields)))).eval()
+    inputs = make_inputs("BertForTokenClassification")
+    del inputs["attention_mask"]
+    torch.testing.assert_close(to_stock(member)(**inputs).logits, member(**inputs).logits, atol=1e-5, rtol=1e-5)
 
 
 def test_a_model_without_a_source_is_refused(tiny_config):

@@ -1,13 +1,9 @@
 """BERT, and what shares its classes, such as MiniLM (Devlin et al. 2019; Wang et al. 2020)."""
 
-from typing import Any
+from .source import Head, Source
 
-from transformers import PreTrainedConfig
-
-from .source import Head, Source, UnsupportedSourceError
-
-# Fields that both configurations have under one name.
-SHARED_FIELDS = (
+# Fields that BERT's configuration and those of its descendants share with the elastic one.
+FIELDS = (
     "vocab_size",
     "hidden_size",
     "num_hidden_layers",
@@ -26,52 +22,35 @@ SHARED_FIELDS = (
     "classifier_dropout",
     "tie_word_embeddings",
 )
-DECODER_BIAS = {"cls.predictions.bias": "cls.predictions.decoder.bias"}
-
-
-def elastic_settings(config: PreTrainedConfig) -> dict[str, Any]:
-    """Gives the fields of the elastic configuration; see [`Source`]."""
-    # Older checkpoints name the kind of positions; the current class ignores it and would compute something else.
-    positions = getattr(config, "position_embedding_type", "absolute")
-    if positions != "absolute":
-        raise UnsupportedSourceError(
-            f"position_embedding_type={positions!r} cannot be converted, only 'absolute' positions can."
-        )
-    for name in ("is_decoder", "add_cross_attention"):
-        if getattr(config, name, False):
-            raise UnsupportedSourceError(f"{name}=True cannot be converted, only encoders can: set {name}=False.")
-    if config.is_heterogeneous:
-        raise UnsupportedSourceError(
-            "per_layer_config is set, but the layers of a BERT checkpoint are all of one size: remove it."
-        )
-    return {name: getattr(config, name) for name in SHARED_FIELDS}
-
-
-def stock_settings(config: PreTrainedConfig) -> dict[str, Any]:
-    """Gives the fields of `BertConfig` for a member; see [`Source`]."""
-    sizes = config.layer_sizes()
-    widths = {size.intermediate_size for size in sizes}
-    if len(widths) > 1:
-        raise ValueError(
-            f"intermediate_size differs between layers ({sorted(widths)}), and BERT has one for all: choose a subnet "
-            "with one number."
-        )
-    for size in sizes:
-        if size.num_attention_heads * config.head_dim != config.hidden_size:
-            raise ValueError(
-                f"num_attention_heads={size.num_attention_heads} in layer {size.layer}: BERT needs all "
-                f"{config.hidden_size // config.head_dim} heads of head_dim={config.head_dim} (hidden_size="
-                f"{config.hidden_size}). Choose a subnet that keeps all heads."
-            )
-    uniform = {"num_attention_heads": sizes[0].num_attention_heads, "intermediate_size": sizes[0].intermediate_size}
-    return uniform | {name: getattr(config, name) for name in SHARED_FIELDS if name not in uniform}
-
+# Older checkpoints name the kind of positions; the current classes ignore it and would compute something else.
+REQUIRED = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
+# The encoder of BERT and its descendants.
+WEIGHTS = (
+    ("embeddings.LayerNorm", "embeddings.norm"),
+    ("encoder.layer.", "layers."),
+    ("attention.self.query", "attention.q_proj"),
+    ("attention.self.key", "attention.k_proj"),
+    ("attention.self.value", "attention.v_proj"),
+    ("attention.output.dense", "attention.o_proj"),
+    ("attention.output.LayerNorm", "attention_norm"),
+    ("intermediate.dense", "mlp.up_proj"),
+    ("output.dense", "mlp.down_proj"),
+    ("output.LayerNorm", "mlp_norm"),
+)
+LM_HEAD = {
+    "weights": (
+        ("cls.predictions.transform.dense", "lm_head.dense"),
+        ("cls.predictions.transform.LayerNorm", "lm_head.norm"),
+        ("cls.predictions.decoder", "lm_head.decoder"),
+    ),
+    "aliases": {"cls.predictions.bias": "cls.predictions.decoder.bias"},
+}
 
 BERT = Source(
     model_type="bert",
     heads={
-        "BertModel": Head("ElasticModel"),
-        "BertForMaskedLM": Head("ElasticForMaskedLM", aliases=DECODER_BIAS),
+        "BertModel": Head("ElasticModel", optional_pooler=True),
+        "BertForMaskedLM": Head("ElasticForMaskedLM", **LM_HEAD),
         "BertForSequenceClassification": Head("ElasticForSequenceClassification"),
         "BertForTokenClassification": Head("ElasticForTokenClassification"),
         "BertForQuestionAnswering": Head("ElasticForQuestionAnswering"),
@@ -85,28 +64,10 @@ BERT = Source(
         ),
         # ... and of the model that has both heads, masked language modeling is what training goes on with.
         "BertForPreTraining": Head(
-            "ElasticForMaskedLM",
-            aliases=DECODER_BIAS,
-            dropped=("bert.pooler.", "cls.seq_relationship."),
-            invertible=False,
+            "ElasticForMaskedLM", **LM_HEAD, dropped=("bert.pooler.", "cls.seq_relationship."), invertible=False
         ),
     },
-    weights=(
-        ("bert.", "model."),
-        ("embeddings.LayerNorm", "embeddings.norm"),
-        ("encoder.layer.", "layers."),
-        ("attention.self.query", "attention.q_proj"),
-        ("attention.self.key", "attention.k_proj"),
-        ("attention.self.value", "attention.v_proj"),
-        ("attention.output.dense", "attention.o_proj"),
-        ("attention.output.LayerNorm", "attention_norm"),
-        ("intermediate.dense", "mlp.up_proj"),
-        ("output.dense", "mlp.down_proj"),
-        ("output.LayerNorm", "mlp_norm"),
-        ("cls.predictions.transform.dense", "lm_head.dense"),
-        ("cls.predictions.transform.LayerNorm", "lm_head.norm"),
-        ("cls.predictions.decoder", "lm_head.decoder"),
-    ),
-    elastic_settings=elastic_settings,
-    stock_settings=stock_settings,
+    fields=FIELDS,
+    required=REQUIRED,
+    weights=(("bert.", "model."), *WEIGHTS),
 )
