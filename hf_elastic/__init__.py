@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .compression.convert import convert
     from .compression.extract import extract
     from .compression.rank import rank
+    from .compression.share import share_layers
     from .compression.stock import to_stock
     from .hub.exporting import export_family
     from .hub.family import load_family
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     )
     from .modeling.subnet_elastic import SubnetConfig
     from .training.arguments import ElasticTrainingArguments
+    from .training.collators import UnpaddingCollator
     from .training.trainer import ElasticTrainer
 
 __version__ = "0.1.0"
@@ -35,6 +37,7 @@ _MODULES = {
     "convert": "compression.convert",
     "extract": "compression.extract",
     "rank": "compression.rank",
+    "share_layers": "compression.share",
     "to_stock": "compression.stock",
     "export_family": "hub.exporting",
     "load_family": "hub.family",
@@ -48,6 +51,7 @@ _MODULES = {
     "SubnetConfig": "modeling.subnet_elastic",
     "ElasticTrainingArguments": "training.arguments",
     "ElasticTrainer": "training.trainer",
+    "UnpaddingCollator": "training.collators",
 }
 
 __all__ = [
@@ -61,11 +65,13 @@ __all__ = [
     "ElasticTrainer",
     "ElasticTrainingArguments",
     "SubnetConfig",
+    "UnpaddingCollator",
     "convert",
     "export_family",
     "extract",
     "load_family",
     "rank",
+    "share_layers",
     "to_stock",
 ]
 

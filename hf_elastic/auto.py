@@ -12,18 +12,31 @@ import wrapt
 
 _CONFIGURATION = "hf_elastic.modeling.configuration_elastic"
 _MODELING = "hf_elastic.modeling.modeling_elastic"
+# The siblings that the modeling file imports, each of which has its `__all__` at its end.
+_MODULES = (
+    "attend_blocks",
+    "attention",
+    "block_sparse_attention",
+    "embeddings",
+    "experts",
+    "linear_attention",
+    "modeling",
+    "slicing",
+    "unpadding",
+    "window_attention",
+)
 # What must be there before a class can be registered, and the name that shows that a module, if its import has begun,
 # has come far enough: importing our modeling file from within the import of a module it needs would fail.
 _NEEDED_BY_CONFIG = {
     "transformers.models.auto.configuration_auto": "AutoConfig",
     "transformers.configuration_utils": "PreTrainedConfig",
-    _CONFIGURATION: "ElasticConfig",
+    _CONFIGURATION: "__all__",
 }
 _NEEDED_BY_MODELS = {
     "transformers.models.auto.modeling_auto": "AutoModel",
     "transformers.modeling_utils": "PreTrainedModel",
     "transformers.modeling_layers": "GradientCheckpointingLayer",
-    _MODELING: "ElasticForMultipleChoice",
+    **{f"hf_elastic.modeling.{module}_elastic": "__all__" for module in _MODULES},
     **_NEEDED_BY_CONFIG,
 }
 

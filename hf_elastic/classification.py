@@ -4,11 +4,12 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from transformers import set_seed
+from transformers import DataCollatorWithPadding, set_seed
 
 from .checkpoints import load_classifier, load_tokenizer
 from .recipes import TrainingSettings, check_sizes, subnet_configs
 from .tasks.text_classification import TextClassificationData, encode
+from .training.collators import UnpaddingCollator
 from .training.family import FamilyRun, train_family
 
 
@@ -59,6 +60,7 @@ def train_text_classifier(
             encoded.get("test", encoded["validation"]),
             processing_class=tokenizer,
             compute_metrics=data.compute_metrics,
+            data_collator=UnpaddingCollator(DataCollatorWithPadding(tokenizer)),
             finetune_epochs=settings.finetune_epochs,
             rank_examples=settings.rank_examples,
             on_phase=on_phase,

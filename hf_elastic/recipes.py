@@ -29,7 +29,7 @@ DEFAULT_SUBNETS: dict[str, dict[str, float]] = {
     "small": {"depth": 0.5, "width": 0.5},
     "tiny": {"depth": 0.34, "width": 0.5},
 }
-_MULTIPLIERS = ("width", "depth", "heads", "ffn")
+_MULTIPLIERS = ("width", "depth", "heads", "ffn", "hidden", "experts")
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,7 @@ class TrainingSettings:
             "subnet_weights": dict(self.subnet_weights),
             "save_strategy": "no",
             "logging_steps": 10,
+            "train_sampling_strategy": "group_by_length",
             "report_to": "none",
             "dataloader_pin_memory": torch.accelerator.is_available(),
         }

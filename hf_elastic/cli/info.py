@@ -72,12 +72,16 @@ def _describe(
     row = {
         "size": name,
         "layers": str(len(layers)),
+        "hidden": str(layers[0].hidden_size),
         "heads": _span(layer.num_attention_heads for layer in layers),
         "ffn": _span(layer.intermediate_size for layer in layers),
         "parameters": with_unit(parameters.total),
         "encoder": with_unit(parameters.encoder),
         "FLOPs": with_unit(count_flops(model, subnet, sequence_length)),
     }
+    if any(layer.num_experts > 1 for layer in model.config.layer_sizes()):
+        row["experts"] = _span(layer.num_experts for layer in layers)
+        row["active"] = _span(layer.num_experts_per_tok for layer in layers)
     if latency:
         row["ms"] = f"{measure_latency(model, subnet, sequence_length).milliseconds:.1f}"
     return row

@@ -1,7 +1,7 @@
 """What has to hold of a model before it is ranked, cut or counted, said before any work."""
 
-from ..modeling.modeling_elastic import ElasticLinear, ElasticPreTrainedModel
-from .units import UNIT_PROJECTIONS
+from ..modeling.modeling_elastic import ElasticPreTrainedModel
+from .units import replaced_modules
 
 
 def check_elastic(model: object) -> None:
@@ -26,12 +26,9 @@ def check_plain_weights(model: ElasticPreTrainedModel) -> None:
             quantized one); names it.
     """
     check_elastic(model)
-    for index, layer in enumerate(model.base_model.layers):
-        for name in UNIT_PROJECTIONS:
-            projection = layer.get_submodule(name)
-            if not isinstance(projection, ElasticLinear):
-                kind = f"{type(projection).__module__}.{type(projection).__name__}"
-                raise TypeError(
-                    f"layers.{index}.{name} is a {kind}: its weights cannot be cut or reordered alone. Merge adapters "
-                    "first (model.merge_and_unload()), and quantize last."
-                )
+    for path, module in replaced_modules(model):
+        kind = f"{type(module).__module__}.{type(module).__name__}"
+        raise TypeError(
+            f"{path} is a {kind}: its weights cannot be cut or reordered alone. Merge adapters first "
+            "(model.merge_and_unload()), and quantize last."
+        )

@@ -1,14 +1,17 @@
 """What a size costs: parameters, floating point operations, measured latency."""
 
+import math
 import statistics
 import time
 from dataclasses import dataclass
 
 import torch
 
+from ..modeling.attention_elastic import ElasticAttention
 from ..modeling.modeling_elastic import ElasticForMultipleChoice, ElasticPreTrainedModel
 from ..modeling.subnet_elastic import LayerSize, SubnetConfig
 from .checks import check_elastic
+from .units import TABLES, kept_shape, kept_weights, layer_and_name
 
 
 @dataclass(frozen=True)
@@ -17,9 +20,9 @@ class ParameterCount:
 
     Args:
         embeddings (`int`):
-            Word, position and token type embeddings and their norm.
+            Word, position and token type embeddings, their norm and their projection.
         encoder (`int`):
-            The encoder layers: what a size shrinks.
+            The encoder layers, those that share their weights once, and the norm after them.
         head (`int`):
             Pooler and task head; weights tied to the embeddings count there.
     """
@@ -78,11 +81,14 @@ def count_parameters(model: ElasticPreTrainedModel, subnet: str | SubnetConfig |
         ValueError: If the name is unknown or the size does not fit.
     """
     check_elastic(model)
-    base_model = model.base_model
-    embeddings = _numel(base_model.embeddings)
-    head = _numel(model) - embeddings - _numel(base_model.layers)
+    counts = {"embeddings": 0, "encoder": 0, "head": 0}
     sizes = model.resolve_subnet(subnet).layer_sizes(model.config)
-    return ParameterCount(embeddings, sum(_layer_parameters(model, size) for size in sizes), head)
+    weights = dict(model.named_parameters())  # tied weights once
+    for name, weight in kept_weights(weights, sizes, model.config):
+        layer, rest = layer_and_name(name)
+        place = "encoder" if layer is not None or rest.startswith("final_norm.") else "head"
+        counts["embeddings" if rest.startswith("embeddings.") else place] += weight.numel()
+    return ParameterCount(**counts)
 
 
 def count_flops(
@@ -94,7 +100,8 @@ def count_flops(
     """Counts the floating point operations of one forward pass; a multiplication and an addition are two.
 
     Matrix products are counted (projections, attention, pooler and head), element-wise operations and look-ups are
-    not, as `torch.utils.flop_counter` does.
+    not, as `torch.utils.flop_counter` does. Of sparse attention, the keys that a query sees; of experts, those that a
+    token goes through.
 
     Args:
         model (`ElasticPreTrainedModel`):
@@ -114,17 +121,39 @@ def count_flops(
     _check_at_least(1, sequence_length=sequence_length, batch_size=batch_size)
     config = model.config
     tokens = batch_size * sequence_length
-    flops = 0
-    for size in model.resolve_subnet(subnet).layer_sizes(config):
-        inner_size = size.num_attention_heads * config.head_dim
-        flops += 2 * tokens * config.hidden_size * (4 * inner_size + 2 * size.intermediate_size)
-        flops += 2 * 2 * tokens * sequence_length * inner_size
-    for name, module in model.named_modules():
-        if isinstance(module, torch.nn.Linear) and ".layers." not in f".{name}":
-            sees_one_token = name.endswith("pooler.dense") or (name == "classifier" and model.base_model.pooler)
+    sizes = model.resolve_subnet(subnet).layer_sizes(config)
+    flops = sum(tokens * _flops_per_token(model, size, sequence_length) for size in sizes)
+    for name, weight in model.named_parameters(remove_duplicate=False):
+        layer, rest = layer_and_name(name)
+        if layer is None and weight.dim() == 2 and not any(table in rest for table in TABLES):
+            sees_one_token = rest == "pooler.dense.weight" or (rest == "classifier.weight" and model.base_model.pooler)
             rows = batch_size if sees_one_token else tokens
-            flops += 2 * rows * module.in_features * module.out_features
+            flops += 2 * rows * math.prod(kept_shape(name, weight.shape, sizes[0], config))
     return flops
+
+
+def _flops_per_token(model: ElasticPreTrainedModel, size: LayerSize, sequence_length: int) -> int:
+    """Gives what a layer computes for one token of a sequence."""
+    config, attention = model.config, model.base_model.layers[size.weights].attention
+    inner_size = size.num_attention_heads * config.head_dim
+    experts = size.num_experts_per_tok
+    mlp = experts * size.intermediate_size * (3 if config.gated_mlp else 2)
+    router = size.num_experts if size.num_experts > 1 else 0
+    projections = 2 * size.hidden_size * (4 * inner_size + mlp + router)
+    return projections + round(2 * 2 * inner_size * _keys_per_query(attention, sequence_length))
+
+
+def _keys_per_query(attention: ElasticAttention, length: int) -> float:
+    """Gives how many keys a query meets, on the average over heads and positions."""
+    if attention.layer_type == "linear_attention":
+        return attention.head_dim  # the matrix that stands for all keys
+    if attention.runs_dense(length):
+        return length
+    if attention.layer_type == "sliding_attention":
+        return attention.pattern.dense_mask(length, torch.device("cpu")).float().sum(dim=1).mean().item()
+    if attention.layer_type == "block_sparse_attention":
+        return (1 - attention.sparsity().mean().item()) * length
+    return length
 
 
 @torch.inference_mode()
@@ -192,18 +221,6 @@ def _check_at_least(smallest: int, **values: int) -> None:
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
             raise ValueError(f"{name}={value!r} must be a whole number of at least {smallest}.")
-
-
-def _numel(module: torch.nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
-
-
-def _layer_parameters(model: ElasticPreTrainedModel, size: LayerSize) -> int:
-    hidden_size = model.config.hidden_size
-    inner_size = size.num_attention_heads * model.config.head_dim
-    attention = inner_size * (4 * hidden_size + 3) + hidden_size
-    mlp = size.intermediate_size * (2 * hidden_size + 1) + hidden_size
-    return attention + mlp + 2 * 2 * hidden_size
 
 
 def _synchronize(device: torch.device) -> None:

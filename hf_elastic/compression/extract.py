@@ -3,14 +3,12 @@
 from collections import Counter
 from typing import Any
 
-import torch
-
 from ..modeling.configuration_elastic import ElasticConfig
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
-from ..modeling.subnet_elastic import LayerSize, SubnetConfig
+from ..modeling.subnet_elastic import LAYER_AXES, LayerSize, SubnetConfig
 from .checks import check_plain_weights
 from .copies import load_copies
-from .units import UNIT_WEIGHTS
+from .units import kept_weights
 
 
 def extract(model: ElasticPreTrainedModel, subnet: str | SubnetConfig | None) -> ElasticPreTrainedModel:
@@ -36,17 +34,7 @@ def extract(model: ElasticPreTrainedModel, subnet: str | SubnetConfig | None) ->
     config = member_config(model.config, sizes)
     config._attn_implementation = model.config._attn_implementation
     member = type(model)(config).train(model.training)
-    weights = {}
-    for name, weight in model.state_dict().items():
-        before, is_layer, rest = name.partition("layers.")
-        if not is_layer:
-            weights[name] = weight
-            continue
-        layer, _, weight_name = rest.partition(".")
-        for position, size in enumerate(sizes):
-            if size.layer == int(layer):
-                weights[f"{before}layers.{position}.{weight_name}"] = _cut(weight, weight_name, size, config)
-    load_copies(member, weights)
+    load_copies(member, dict(kept_weights(model.state_dict(), sizes, model.config)))
     return member
 
 
@@ -63,9 +51,23 @@ def member_config(config: ElasticConfig, sizes: tuple[LayerSize, ...]) -> Elasti
         [`ElasticConfig`]: The most frequent sizes as global values, the others in `per_layer_config`.
     """
     values: dict[str, Any] = config.to_dict()
-    values.update(num_hidden_layers=len(sizes), subnets={}, per_layer_config={})
-    values["name_or_path"] = config.name_or_path
-    for axis in ("num_attention_heads", "intermediate_size"):
+    kept = [size.layer for size in sizes]
+    groups = [size.group for size in sizes]
+    values.update(
+        name_or_path=config.name_or_path,
+        num_hidden_layers=len(sizes),
+        hidden_size=sizes[0].hidden_size,
+        layer_types=[config.layer_types[layer] for layer in kept],
+        layer_groups=groups if len(set(groups)) < len(groups) and config.layer_groups else None,
+        first_attention_norm=config.first_attention_norm or kept[0] > 0,
+        subnets={},
+        per_layer_config={},
+    )
+    if not config.embedding_projection:
+        values["embedding_size"] = values["hidden_size"]
+    if config.random_block_seeds is not None:
+        values["random_block_seeds"] = [config.random_block_seeds[layer] for layer in kept]
+    for axis in LAYER_AXES:
         values[axis], _ = Counter(getattr(size, axis) for size in sizes).most_common(1)[0]
         for position, size in enumerate(sizes):
             if getattr(size, axis) != values[axis]:
@@ -73,11 +75,3 @@ def member_config(config: ElasticConfig, sizes: tuple[LayerSize, ...]) -> Elasti
     if not values["per_layer_config"]:
         del values["per_layer_config"]
     return type(config)(**values)
-
-
-def _cut(weight: torch.Tensor, name: str, size: LayerSize, config: ElasticConfig) -> torch.Tensor:
-    if name not in UNIT_WEIGHTS:
-        return weight
-    dimension, units = UNIT_WEIGHTS[name]
-    kept = size.intermediate_size if units == "neurons" else size.num_attention_heads * config.head_dim
-    return weight.narrow(dimension, 0, kept)

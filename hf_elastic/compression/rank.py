@@ -1,35 +1,47 @@
-"""Puts the units of every layer in order of importance, so that a smaller size is a prefix of a larger one."""
+"""Puts the units of a supernet in order of importance, so that a smaller size is a prefix of a larger one."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
 from tqdm.auto import tqdm
 from transformers.trainer_utils import has_length
 
-from ..modeling.modeling_elastic import ElasticLayer, ElasticPreTrainedModel
+from ..modeling.modeling_elastic import ElasticPreTrainedModel
 from .checks import check_plain_weights
-from .units import UNIT_WEIGHTS
+from .scores import UnitScores
+from .units import layer_and_name, units_of
 
 
 @dataclass(frozen=True)
 class Importance:
     """Scores of the units before they were reordered; the larger, the more the loss depends on the unit.
 
+    Layers that share their weights have one entry together.
+
     Args:
         heads (`tuple[torch.Tensor, ...]`):
             One tensor of shape `(num_attention_heads,)` per layer.
         neurons (`tuple[torch.Tensor, ...]`):
-            One tensor of shape `(intermediate_size,)` per layer.
+            One tensor of shape `(intermediate_size,)` per layer; `(num_experts, intermediate_size)` where it has
+            experts.
         num_examples (`int`):
             Number of examples that were averaged over.
+        experts (`tuple[torch.Tensor | None, ...]`):
+            One tensor of shape `(num_experts,)` per layer that has experts.
+        hidden (`torch.Tensor`, *optional*):
+            Scores of the hidden units, of shape `(hidden_size,)`, where they were ranked.
+        features (`torch.Tensor`, *optional*):
+            Scores of what the classifier reads, where that is not the hidden units.
     """
 
     heads: tuple[torch.Tensor, ...]
     neurons: tuple[torch.Tensor, ...]
     num_examples: int
+    experts: tuple[torch.Tensor | None, ...] = ()
+    hidden: torch.Tensor | None = None
+    features: torch.Tensor | None = None
 
 
 @torch.inference_mode(False)  # a caller's would let no gradients through
@@ -37,12 +49,14 @@ def rank(
     model: ElasticPreTrainedModel,
     dataloader: Iterable[Mapping[str, torch.Tensor]],
     max_batches: int | None = None,
+    hidden: bool | None = None,
 ) -> Importance:
-    """Scores heads and feed-forward neurons, and reorders them in place, the most important first.
+    """Scores heads, feed-forward neurons, experts and hidden units, and reorders them in place, the best first.
 
     A unit's score is what the loss would change, to first order, if the unit were removed: the absolute value of the
     unit's output times the loss's gradient with respect to it, summed over an example's positions and averaged over
-    examples. The full model computes the same as before.
+    examples; of experts and their neurons, the same per batch. The score of a hidden unit is its mean absolute
+    activation in all norms of the encoder, their scale included. The full model computes the same as before.
 
     Args:
         model (`ElasticPreTrainedModel`):
@@ -51,6 +65,10 @@ def rank(
             Batches **of the training data**, with labels; scores from evaluation data would leak it into the sizes.
         max_batches (`int`, *optional*):
             Number of batches to use. All by default; a few hundred examples are usually enough.
+        hidden (`bool`, *optional*):
+            Whether to reorder the hidden units as well. By default if a named subnet has a smaller hidden size. Hidden
+            states then no longer correspond unit by unit to those of the source model, which
+            `model.config.hidden_units_ranked` remembers.
 
     Returns:
         `Importance`: The scores, in the order of the units before.
@@ -62,15 +80,26 @@ def rank(
     References:
         Michel et al. 2019, Are Sixteen Heads Really Better than One? (https://arxiv.org/abs/1905.10650);
         Molchanov et al. 2017, Pruning Convolutional Neural Networks (https://arxiv.org/abs/1611.06440);
-        the use in a supernet: Hou et al. 2020, DynaBERT (https://arxiv.org/abs/2004.04037).
+        hidden units: Muralidharan et al. 2024, Compact Language Models via Pruning and Knowledge Distillation
+        (https://arxiv.org/abs/2407.14679); the use in a supernet: Hou et al. 2020, DynaBERT
+        (https://arxiv.org/abs/2004.04037).
     """
     check_plain_weights(model)
     if max_batches is not None and max_batches < 1:
         raise ValueError(f"max_batches={max_batches} must be at least 1.")
-    layers: list[ElasticLayer] = list(model.base_model.layers)
-    importance = _score(model, layers, itertools.islice(dataloader, max_batches), _length(dataloader, max_batches))
-    for layer, heads, neurons in zip(layers, importance.heads, importance.neurons, strict=True):
-        _reorder(layer, heads.argsort(descending=True, stable=True), neurons.argsort(descending=True, stable=True))
+    if hidden is None:
+        hidden = any(subnet.hidden_size is not None for subnet in model.config.subnets.values())
+    scores = UnitScores(model, hidden)
+    num_examples = _score(model, scores, itertools.islice(dataloader, max_batches), _length(dataloader, max_batches))
+    importance = Importance(
+        heads=tuple(layer["heads"] / num_examples for layer in scores.layers),
+        neurons=tuple(layer["neurons"] / num_examples for layer in scores.layers),
+        num_examples=num_examples,
+        experts=tuple(layer["experts"] / num_examples if "experts" in layer else None for layer in scores.layers),
+        hidden=scores.hidden,
+        features=scores.features,
+    )
+    _reorder(model, importance)
     return importance
 
 
@@ -81,43 +110,32 @@ def _length(dataloader: Iterable, max_batches: int | None) -> int | None:
     return len(dataloader) if max_batches is None else min(max_batches, len(dataloader))
 
 
-def _score(
-    model: ElasticPreTrainedModel, layers: list[ElasticLayer], batches: Iterable, num_batches: int | None
-) -> Importance:
-    # In the order in which a forward pass meets them: the heads of a layer, then its neurons.
-    scores = [
-        torch.zeros(count, device=model.device)
-        for layer in layers
-        for count in (layer.attention.num_attention_heads, layer.mlp.intermediate_size)
-    ]
+def _score(model: ElasticPreTrainedModel, scores: UnitScores, batches: Iterable, num_batches: int | None) -> int:
+    """Adds up the scores of all batches; gives the number of examples."""
     num_examples = 0
     was_training = model.training
     model.eval()
     try:
-        with model.use_subnet(None), torch.enable_grad(), _unit_outputs(model, layers) as outputs:
+        with model.use_subnet(None), torch.enable_grad(), scores.collecting():
             for batch in tqdm(batches, total=num_batches, desc="Ranking", unit="batch"):
-                outputs.clear()
-                num_examples += _add_scores(model, batch, outputs, scores)
+                num_examples += _add_scores(model, batch, scores)
     finally:
         model.train(was_training)
     if num_examples == 0:
         raise ValueError("The dataloader gives no batch: ranking needs training examples.")
-    scores = [score / num_examples for score in scores]
-    return Importance(tuple(scores[::2]), tuple(scores[1::2]), num_examples)
+    return num_examples
 
 
-def _add_scores(
-    model: ElasticPreTrainedModel,
-    batch: Mapping[str, torch.Tensor],
-    outputs: list[torch.Tensor],
-    scores: list[torch.Tensor],
-) -> int:
-    """Adds the scores of one batch, with the unit outputs that its forward pass fills in; gives its size."""
+def _add_scores(model: ElasticPreTrainedModel, batch: Mapping[str, torch.Tensor], scores: UnitScores) -> int:
+    """Adds the scores of one batch; gives its size."""
+    # Unpadded, the positions of an example could not be told apart.
+    batch = {name: value for name, value in batch.items() if name != "unpad_inputs"}
     for name, value in batch.items():
         if not isinstance(value, torch.Tensor) or value.dim() == 0:
             raise ValueError(f"A batch has {name}={value!r}: each value must be a tensor with one row per example.")
     batch = {name: value.to(model.device) for name, value in batch.items()}
-    loss = getattr(model(**batch), "loss", None)
+    scores.start(batch.get("attention_mask"))
+    loss = getattr(model(**batch, unpad_inputs=False), "loss", None)
     if loss is None:
         raise ValueError(
             f"{type(model).__name__} gives no loss for a batch of {sorted(batch)}: ranking needs a model with a head, "
@@ -129,42 +147,54 @@ def _add_scores(
             "no NaN, or rank in float32."
         )
     batch_size = len(next(iter(batch.values())))
-    # The loss is a mean over the batch; the gradient of an example's own loss is `batch_size` times as large.
-    gradients = torch.autograd.grad(loss * batch_size, outputs)
-    for score, output, gradient in zip(scores, outputs, gradients, strict=True):
-        contribution = output.detach().float() * gradient.float()
-        contribution = contribution.reshape(batch_size, -1, len(score), output.shape[-1] // len(score))
-        score += contribution.sum(dim=(1, 3)).abs().sum(dim=0)
+    scores.add(loss, batch_size)
     return batch_size
 
 
-@contextmanager
-def _unit_outputs(model: ElasticPreTrainedModel, layers: list[ElasticLayer]) -> Iterator[list[torch.Tensor]]:
-    """Collects, layer by layer, what the heads and the neurons give to the projection that sums them up."""
-    outputs: list[torch.Tensor] = []
-
-    def collect(_, inputs):
-        outputs.append(inputs[0])
-
-    def require_grad(_, inputs, output):
-        return output if output.requires_grad else output.requires_grad_()  # where all parameters are frozen
-
-    handles = [model.base_model.embeddings.register_forward_hook(require_grad)]
-    for layer in layers:
-        handles.append(layer.attention.o_proj.register_forward_pre_hook(collect))
-        handles.append(layer.mlp.down_proj.register_forward_pre_hook(collect))
-    try:
-        yield outputs
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
 @torch.no_grad()
-def _reorder(layer: ElasticLayer, heads: torch.Tensor, neurons: torch.Tensor) -> None:
-    head_dim = layer.attention.head_dim
-    offsets = torch.arange(head_dim, device=heads.device)
-    orders = {"heads": (heads[:, None] * head_dim + offsets).flatten(), "neurons": neurons}
-    for name, (dimension, units) in UNIT_WEIGHTS.items():
-        weight = layer.get_parameter(name)
-        weight.copy_(weight.index_select(dimension, orders[units]))
+def _reorder(model: ElasticPreTrainedModel, importance: Importance) -> None:
+    """Puts every weight's units in the order of their scores."""
+    head_dim = model.config.head_dim
+    outside = {}
+    if importance.hidden is not None:
+        outside["hidden"] = _order(importance.hidden)
+        model.config.hidden_units_ranked = True
+        if not model.config.embedding_projection:
+            outside["embedding"] = outside["hidden"]
+        outside["features"] = outside["hidden"] if importance.features is None else _order(importance.features)
+    inside = []
+    for heads, neurons, experts in zip(importance.heads, importance.neurons, importance.experts, strict=True):
+        orders = {**outside, "heads": _order(heads), "head_dims": _spread(_order(heads), head_dim)}
+        if experts is not None:
+            orders["experts"] = _order(experts)
+            neurons = neurons[orders["experts"]]
+        orders["neurons"] = _order(neurons)
+        orders["gated_neurons"] = _spread(orders["neurons"], 2)
+        inside.append(orders)
+    for name, weight in model.named_parameters():
+        layer, _ = layer_and_name(name)
+        reordered = weight
+        for dimension, unit in enumerate(units_of(name)):
+            order = (outside if layer is None else inside[layer]).get(unit)
+            if order is not None:
+                reordered = _select(reordered, dimension, order)
+        if reordered is not weight:
+            weight.copy_(reordered)
+
+
+def _order(scores: torch.Tensor) -> torch.Tensor:
+    return scores.argsort(dim=-1, descending=True, stable=True)
+
+
+def _spread(order: torch.Tensor, count: int) -> torch.Tensor:
+    """Gives the order of entries for an order of units that have `count` neighbouring entries each."""
+    return (order[..., None] * count + torch.arange(count, device=order.device)).flatten(-2)
+
+
+def _select(weight: torch.Tensor, dimension: int, order: torch.Tensor) -> torch.Tensor:
+    """Reorders one dimension: in one order, or in one of its own for each entry of the first dimension."""
+    if order.dim() == 1:
+        return weight.index_select(dimension, order)
+    shape = [1] * weight.dim()
+    shape[0], shape[dimension] = order.shape
+    return weight.take_along_dim(order.view(shape), dim=dimension)

@@ -115,9 +115,16 @@ def _architecture(manifest: Manifest, member: Member) -> str:
     if len(layers) < len(manifest.supernet.layers):
         indices = ", ".join(str(layer.layer) for layer in layers)
         kept = f" ({indices} of the supernet's 0 to {len(manifest.supernet.layers) - 1})"
+    experts = ""
+    if any(layer.num_experts > 1 for layer in layers):
+        active = _range([layer.num_experts_per_tok for layer in layers])
+        experts = f" in each of {_range([layer.num_experts for layer in layers])} experts, {active} of them active"
+    shared = len({layer.layer if layer.group is None else layer.group for layer in layers})
+    sharing = f" The layers share {shared} sets of weights." if shared < len(layers) else ""
     return (
         f"Architecture: `{manifest.architecture}`, {len(layers)} layer{'s' if len(layers) > 1 else ''}{kept}, "
-        f"hidden size {manifest.hidden_size}, {heads} attention heads and {neurons} feed-forward neurons per layer."
+        f"hidden size {layers[0].hidden_size}, {heads} attention heads and {neurons} feed-forward neurons per layer"
+        f"{experts}.{sharing}"
     )
 
 

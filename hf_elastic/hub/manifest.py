@@ -45,11 +45,15 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer that a member keeps: its index in the supernet, its attention heads and feed-forward neurons."""
+    """A layer that a member keeps: its index in the supernet, and its sizes; see [`LayerSize`]."""
 
     layer: int
     num_attention_heads: int
     intermediate_size: int
+    hidden_size: int
+    num_experts: int = 1
+    num_experts_per_tok: int = 1
+    group: int | None = None
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,17 @@
 """The elastic encoder and its heads.
 
-What is distinctive: every weight that heads or feed-forward neurons index can run as its leading block
-([`ElasticLinear`]), and a forward pass walks only the layers of the sub-network it was asked for. A smaller size
-therefore costs less time and memory; nothing is masked.
+What is distinctive: every weight can run as its leading block ([`ElasticLinear`]), and a forward pass walks only the
+layers of the sub-network it was asked for. A smaller size therefore costs less time and memory; nothing is masked.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 from torch import nn
 from transformers.activations import ACT2FN
 from transformers.loss.loss_utils import fixed_cross_entropy
-from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import (
     BaseModelOutputWithPooling,
@@ -22,196 +21,149 @@ from transformers.modeling_outputs import (
     SequenceClassifierOutput,
     TokenClassifierOutput,
 )
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
+from transformers.modeling_utils import PreTrainedModel
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
 from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
-from transformers.utils.output_capturing import capture_outputs
+from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
+from .attention_elastic import (
+    SPARSE_IMPLEMENTATION,
+    ElasticAttention,
+    create_mask,
+    sparse_attention_mask,
+)
+from .block_sparse_attention_elastic import sparsity_penalty
 from .configuration_elastic import ElasticConfig
+from .embeddings_elastic import ElasticEmbeddings, RotaryEmbedding
+from .experts_elastic import ElasticMoE, ElasticRouter, init_experts, load_balancing_loss, router_z_loss
+from .slicing_elastic import ElasticLayerNorm, ElasticLinear, leading
 from .subnet_elastic import LayerSize, SubnetConfig
+from .unpadding_elastic import Unpadding
 
 # No `from __future__ import annotations` here: `AutoModel.register` reads the annotation of `config` as a class.
 
 
-class ElasticLinear(nn.Linear):
-    """A linear layer that can run as the leading block of its weight.
+@dataclass
+class ElasticModelOutput(BaseModelOutputWithPooling):
+    """Outputs of the encoder.
 
-    Without sizes it is `nn.Linear`, so that adapters, quantizers and exporters treat it as one. Replacements of it
-    that know no sizes (a LoRA layer, a 4-bit layer) fail loudly when a sub-network asks for a block, instead of
-    silently ignoring what they add.
+    Args:
+        router_logits (`tuple[torch.Tensor]`, *optional*):
+            One tensor of shape `(tokens, experts)` per layer with experts that ran, if `output_router_logits=True`.
+        auxiliary_loss (`torch.Tensor`, *optional*):
+            In training, what the routers and the learnable sparsities add to a loss; `None` where there are none.
     """
 
-    def forward(
-        self, hidden_states: torch.Tensor, out_features: int | None = None, in_features: int | None = None
-    ) -> torch.Tensor:
-        if out_features is None and in_features is None:
-            return super().forward(hidden_states)
-        bias = self.bias if self.bias is None else self.bias[:out_features]
-        return nn.functional.linear(hidden_states, self.weight[:out_features, :in_features], bias)
-
-
-class ElasticEmbeddings(nn.Module):
-    """Sum of word, absolute position and token type embeddings, normalized."""
-
-    def __init__(self, config: ElasticConfig):
-        super().__init__()
-        self.max_position_embeddings = config.max_position_embeddings
-        self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
-        self.position_embeddings = nn.Embedding(config.max_position_embeddings, config.hidden_size)
-        self.token_type_embeddings = (
-            nn.Embedding(config.type_vocab_size, config.hidden_size) if config.type_vocab_size else None
-        )
-        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
-
-    def forward(
-        self,
-        input_ids: torch.LongTensor | None = None,
-        token_type_ids: torch.LongTensor | None = None,
-        position_ids: torch.LongTensor | None = None,
-        inputs_embeds: torch.FloatTensor | None = None,
-    ) -> torch.Tensor:
-        embeddings = self.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds
-        batch_size, sequence_length = embeddings.shape[:2]
-        if position_ids is None:
-            # A traced length is symbolic, and comparing it would fix its range.
-            if not torch.compiler.is_compiling() and sequence_length > self.max_position_embeddings:
-                raise ValueError(
-                    f"The input has {sequence_length} tokens, the model {self.max_position_embeddings} positions: "
-                    "truncate it, e.g. tokenizer(..., truncation=True, max_length="
-                    f"{self.max_position_embeddings})."
-                )
-            position_ids = torch.arange(sequence_length, device=embeddings.device).unsqueeze(0)
-        if self.token_type_embeddings is not None:
-            if token_type_ids is None:
-                token_type_ids = torch.zeros((batch_size, sequence_length), dtype=torch.long, device=embeddings.device)
-            embeddings = embeddings + self.token_type_embeddings(token_type_ids)
-        embeddings = embeddings + self.position_embeddings(position_ids)
-        return self.dropout(self.norm(embeddings))
-
-
-def eager_attention_forward(
-    module: nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    scaling: float,
-    dropout: float = 0.0,
-    **kwargs: Unpack[TransformersKwargs],
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Plain attention, the only implementation that can return its weights of shape (batch, heads, length, length)."""
-    scores = torch.matmul(query, key.transpose(2, 3)) * scaling
-    if attention_mask is not None:
-        scores = scores + attention_mask
-    weights = nn.functional.softmax(scores, dim=-1)
-    weights = nn.functional.dropout(weights, p=dropout, training=module.training)
-    return torch.matmul(weights, value).transpose(1, 2).contiguous(), weights
-
-
-class ElasticAttention(nn.Module):
-    """Bidirectional self-attention that can run with its leading heads alone."""
-
-    def __init__(self, config: ElasticConfig, size: LayerSize):
-        super().__init__()
-        self.config = config
-        self.layer_idx = size.layer
-        self.num_attention_heads = size.num_attention_heads
-        self.head_dim = config.head_dim
-        self.scaling = self.head_dim**-0.5
-        self.attention_dropout = config.attention_probs_dropout_prob
-        self.is_causal = False
-        inner_size = self.num_attention_heads * self.head_dim
-        self.q_proj = ElasticLinear(config.hidden_size, inner_size)
-        self.k_proj = ElasticLinear(config.hidden_size, inner_size)
-        self.v_proj = ElasticLinear(config.hidden_size, inner_size)
-        self.o_proj = ElasticLinear(inner_size, config.hidden_size)
-
-    def forward(
-        self,
-        hidden_states: torch.Tensor,
-        attention_mask: torch.Tensor | None = None,
-        num_attention_heads: int | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        rows, columns = {}, {}
-        if num_attention_heads is not None and num_attention_heads != self.num_attention_heads:
-            inner_size = num_attention_heads * self.head_dim
-            rows, columns = {"out_features": inner_size}, {"in_features": inner_size}
-        input_shape = hidden_states.shape[:-1]
-        head_shape = (*input_shape, -1, self.head_dim)
-        query = self.q_proj(hidden_states, **rows).view(head_shape).transpose(1, 2)
-        key = self.k_proj(hidden_states, **rows).view(head_shape).transpose(1, 2)
-        value = self.v_proj(hidden_states, **rows).view(head_shape).transpose(1, 2)
-
-        attention_interface: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(
-            self.config._attn_implementation, eager_attention_forward
-        )
-        context, weights = attention_interface(
-            self,
-            query,
-            key,
-            value,
-            attention_mask,
-            dropout=self.attention_dropout if self.training else 0.0,
-            scaling=self.scaling,
-            **kwargs,
-        )
-        return self.o_proj(context.reshape(*input_shape, -1), **columns), weights
+    router_logits: tuple[torch.Tensor, ...] | None = None
+    auxiliary_loss: torch.Tensor | None = None
 
 
 class ElasticMLP(nn.Module):
-    """Feed-forward network that can run with its leading neurons alone."""
+    """Feed-forward network, plain or gated, that can run with its leading neurons alone."""
 
     def __init__(self, config: ElasticConfig, size: LayerSize):
         super().__init__()
         self.intermediate_size = size.intermediate_size
-        self.up_proj = ElasticLinear(config.hidden_size, self.intermediate_size)
-        self.down_proj = ElasticLinear(self.intermediate_size, config.hidden_size)
+        hidden_size, bias = config.hidden_size, config.mlp_bias
+        self.gate_proj = ElasticLinear(hidden_size, self.intermediate_size, bias=bias) if config.gated_mlp else None
+        self.up_proj = ElasticLinear(hidden_size, self.intermediate_size, bias=bias)
+        self.down_proj = ElasticLinear(self.intermediate_size, hidden_size, bias=bias)
         self.activation = ACT2FN[config.hidden_act]
 
     def forward(self, hidden_states: torch.Tensor, intermediate_size: int | None = None) -> torch.Tensor:
-        if intermediate_size is None or intermediate_size == self.intermediate_size:
-            return self.down_proj(self.activation(self.up_proj(hidden_states)))
-        neurons = self.activation(self.up_proj(hidden_states, out_features=intermediate_size))
-        return self.down_proj(neurons, in_features=intermediate_size)
+        rows = leading(intermediate_size, self.intermediate_size)
+        neurons = self.up_proj(hidden_states, **rows)
+        if self.gate_proj is None:
+            neurons = self.activation(neurons)
+        else:
+            neurons = self.activation(self.gate_proj(hidden_states, **rows)) * neurons
+        return self.down_proj(neurons, **leading(hidden_states.shape[-1], self.down_proj.out_features))
 
 
 class ElasticLayer(GradientCheckpointingLayer):
-    """Encoder layer with the norms after the residual sums, as in BERT."""
+    """Encoder layer with the norms after the residual sums, as in BERT, or before what is summed, as in ModernBERT."""
 
     def __init__(self, config: ElasticConfig, size: LayerSize):
         super().__init__()
+        norm = {"eps": config.layer_norm_eps, "bias": config.norm_bias}
+        has_attention_norm = size.layer > 0 or config.first_attention_norm
+        self.norm_first = config.norm_position == "pre"
         self.attention = ElasticAttention(config, size)
-        self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.mlp = ElasticMLP(config, size)
-        self.mlp_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.attention_norm = ElasticLayerNorm(config.hidden_size, **norm) if has_attention_norm else nn.Identity()
+        self.mlp = ElasticMoE(config, size) if size.num_experts > 1 else ElasticMLP(config, size)
+        self.mlp_norm = ElasticLayerNorm(config.hidden_size, **norm)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(
         self,
         hidden_states: torch.Tensor,
         attention_mask: torch.Tensor | None = None,
-        num_attention_heads: int | None = None,
-        intermediate_size: int | None = None,
+        size: LayerSize | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> torch.Tensor:
-        attention_output, _ = self.attention(hidden_states, attention_mask, num_attention_heads, **kwargs)
+        heads = None if size is None else size.num_attention_heads
+        if self.norm_first:
+            attention_output, _ = self.attention(self.attention_norm(hidden_states), attention_mask, heads, **kwargs)
+            hidden_states = hidden_states + self.dropout(attention_output)
+            return hidden_states + self.dropout(self.feed_forward(self.mlp_norm(hidden_states), size))
+        attention_output, _ = self.attention(hidden_states, attention_mask, heads, **kwargs)
         hidden_states = self.attention_norm(hidden_states + self.dropout(attention_output))
-        mlp_output = self.mlp(hidden_states, intermediate_size)
-        return self.mlp_norm(hidden_states + self.dropout(mlp_output))
+        return self.mlp_norm(hidden_states + self.dropout(self.feed_forward(hidden_states, size)))
+
+    def feed_forward(self, hidden_states: torch.Tensor, size: LayerSize | None) -> torch.Tensor:
+        """Runs the feed-forward network or its experts in the given size."""
+        if size is None:
+            return self.mlp(hidden_states)
+        if isinstance(self.mlp, ElasticMoE):
+            return self.mlp(hidden_states, size.intermediate_size, size.num_experts, size.num_experts_per_tok)
+        return self.mlp(hidden_states, size.intermediate_size)
 
 
-class ElasticPooler(nn.Module):
-    """Dense layer with tanh over the first token's hidden state."""
+class ElasticPredictionHead(nn.Module):
+    """Dense layer, activation and, if the configuration says so, a norm: what comes before a classifier."""
 
     def __init__(self, config: ElasticConfig):
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dense = ElasticLinear(config.hidden_size, config.hidden_size, bias=config.classifier_bias)
+        self.activation = ACT2FN[config.classifier_activation]
+        self.norm = (
+            ElasticLayerNorm(config.hidden_size, eps=config.layer_norm_eps, bias=config.norm_bias)
+            if config.classifier_norm
+            else nn.Identity()
+        )
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        return torch.tanh(self.dense(hidden_states[:, 0]))
+        width = leading(hidden_states.shape[-1], self.dense.out_features)
+        return self.norm(self.activation(self.dense(hidden_states, **width)))
+
+
+def classifier_dropout(config: ElasticConfig) -> nn.Dropout:
+    """Gives the dropout in front of a classifier: the hidden states' unless the configuration says otherwise."""
+    return nn.Dropout(config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout)
+
+
+class ElasticPooler(ElasticPredictionHead):
+    """That layer over what represents a sequence: its first token's hidden state, or the mean over its tokens."""
+
+    def __init__(self, config: ElasticConfig):
+        super().__init__(config)
+        self.pooling = config.classifier_pooling
+        self.skips_padding = config.pooling_skips_padding
+        self.dropout = classifier_dropout(config) if config.classifier_input_dropout else nn.Identity()
+
+    def forward(self, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None = None) -> torch.Tensor:
+        if self.pooling == "cls" and self.skips_padding and attention_mask is not None:
+            first = attention_mask.int().argmax(dim=1)
+            pooled = hidden_states[torch.arange(len(first), device=first.device), first]
+        elif self.pooling == "cls":
+            pooled = hidden_states[:, 0]
+        elif attention_mask is None:
+            pooled = hidden_states.mean(dim=1)
+        else:
+            is_token = attention_mask.to(hidden_states.dtype).unsqueeze(-1)
+            pooled = (hidden_states * is_token).sum(dim=1) / is_token.sum(dim=1)
+        return super().forward(self.dropout(pooled))
 
 
 class ElasticPreTrainedModel(PreTrainedModel):
@@ -227,7 +179,44 @@ class ElasticPreTrainedModel(PreTrainedModel):
     _supports_flex_attn = True
     _supports_attention_backend = True
     _can_compile_fullgraph = True
-    _can_record_outputs = {"hidden_states": ElasticLayer, "attentions": ElasticAttention}
+    _can_record_outputs = {
+        "hidden_states": ElasticLayer,
+        "attentions": ElasticAttention,
+        "router_logits": OutputRecorder(ElasticRouter, index=0, capture_initial_hidden_state=False),
+    }
+
+    @classmethod
+    def _can_set_experts_implementation(cls) -> bool:
+        return True  # the parent looks for the experts in this file alone
+
+    def get_correct_experts_implementation(self, requested_experts: str | None) -> str:
+        """Chooses our own function, which is transformers' `"grouped_mm"` where that is faster."""
+        return super().get_correct_experts_implementation(requested_experts or "eager")
+
+    def get_correct_attn_implementation(self, requested_attention: str | None, is_init_check: bool = False) -> str:
+        """Chooses the implementation that computes sparse layers as blocks, unless another one is asked for.
+
+        Raises:
+            ValueError: If flash attention is asked for, and a layer has a pattern that it does not know.
+        """
+        sparse = set(self.config.layer_types) & {"sliding_attention", "block_sparse_attention"}
+        if requested_attention is None and sparse:
+            return SPARSE_IMPLEMENTATION
+        for name in ("num_global_tokens", "num_random_blocks"):
+            if sparse and getattr(self.config, name) and "flash" in (requested_attention or ""):
+                raise ValueError(
+                    f"attn_implementation={requested_attention!r} knows windows only, but {name}="
+                    f"{getattr(self.config, name)}: use {SPARSE_IMPLEMENTATION!r}."
+                )
+        return super().get_correct_attn_implementation(requested_attention, is_init_check)
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        if isinstance(module, ElasticMoE):
+            init_experts(module, self.config.initializer_range)
+        if isinstance(module, ElasticAttention) and module.layer_type == "block_sparse_attention":
+            module.init_sparsity()
 
     @contextmanager
     def use_subnet(self, subnet: str | SubnetConfig | None) -> Iterator[None]:
@@ -292,7 +281,15 @@ class ElasticModel(ElasticPreTrainedModel):
         super().__init__(config)
         self.layer_sizes = config.layer_sizes()
         self.embeddings = ElasticEmbeddings(config)
-        self.layers = nn.ModuleList([ElasticLayer(config, size) for size in self.layer_sizes])
+        # One module for all layers that share their weights, in the order of the first of them.
+        modules = {size.weights: size for size in reversed(self.layer_sizes)}
+        self.layers = nn.ModuleList([ElasticLayer(config, modules[weights]) for weights in sorted(modules)])
+        self.final_norm = (
+            ElasticLayerNorm(config.hidden_size, eps=config.layer_norm_eps, bias=config.norm_bias)
+            if config.final_norm
+            else nn.Identity()
+        )
+        self.rotary_embedding = RotaryEmbedding(config) if config.position_embedding_type == "rotary" else None
         if add_pooling_layer is not None:
             config.add_pooling_layer = add_pooling_layer  # so that a checkpoint says whether it has one
         self.pooler = ElasticPooler(config) if config.add_pooling_layer else None
@@ -300,8 +297,7 @@ class ElasticModel(ElasticPreTrainedModel):
         self.active_subnet = SubnetConfig()
         self.post_init()
 
-    @merge_with_config_defaults
-    @capture_outputs
+    @can_return_tuple
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -310,8 +306,9 @@ class ElasticModel(ElasticPreTrainedModel):
         position_ids: torch.LongTensor | None = None,
         inputs_embeds: torch.FloatTensor | None = None,
         subnet: str | SubnetConfig | None = None,
+        unpad_inputs: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> BaseModelOutputWithPooling:
+    ) -> ElasticModelOutput:
         r"""
         Args:
             input_ids (`torch.LongTensor` of shape `(batch, length)`, *optional*):
@@ -322,37 +319,125 @@ class ElasticModel(ElasticPreTrainedModel):
                 Segment indices, 0 by default.
             position_ids (`torch.LongTensor` of shape `(batch, length)`, *optional*):
                 Position indices, 0 to length - 1 by default.
-            inputs_embeds (`torch.FloatTensor` of shape `(batch, length, hidden_size)`, *optional*):
+            inputs_embeds (`torch.FloatTensor` of shape `(batch, length, embedding_size)`, *optional*):
                 Word embeddings in place of `input_ids`.
             subnet (`str` or `SubnetConfig`, *optional*):
                 The size to run: a name in `config.subnets` or a description. By default the size chosen with
                 [`~ElasticPreTrainedModel.use_subnet`], which is the full model unless it was set.
+            unpad_inputs (`bool`, *optional*):
+                Whether to take the padding out before the first layer and put it back after the last, so that no layer
+                computes anything for it; as `config.unpad_inputs` says by default. The outputs at padding are 0 then.
 
         Returns:
-            `BaseModelOutputWithPooling`: `last_hidden_state` of shape `(batch, length, hidden_size)`, `pooler_output`
-            of shape `(batch, hidden_size)`, and one hidden state per layer that ran, preceded by the embeddings, if
-            `output_hidden_states=True`.
+            [`ElasticModelOutput`]: `last_hidden_state` of shape `(batch, length, hidden_size)`, `pooler_output` of
+            shape `(batch, hidden_size)`, with the hidden size of the sub-network, and one hidden state per layer that
+            ran, preceded by the embeddings, if `output_hidden_states=True`.
 
         Raises:
             ValueError: If both or neither of `input_ids` and `inputs_embeds` are given, the input is longer than the
-                position embeddings, or the subnet is unknown.
+                position embeddings, the subnet is unknown, or padding is to be taken out of a sequence without tokens.
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("Give exactly one of input_ids and inputs_embeds.")
         active = self.active_subnet if subnet is None else self.resolve_subnet(subnet)
+        if position_ids is None:
+            position_ids = self.embeddings.make_position_ids(input_ids, inputs_embeds)
+        inputs = {
+            "input_ids": input_ids,
+            "token_type_ids": token_type_ids,
+            "position_ids": position_ids,
+            "inputs_embeds": inputs_embeds,
+        }
+        unpad_inputs = self.config.unpad_inputs if unpad_inputs is None else unpad_inputs
+        unpadding = None
+        wants_weights = kwargs.get("output_attentions", self.config.output_attentions)
+        if unpad_inputs and attention_mask is not None and not wants_weights:
+            unpadding = Unpadding.of(attention_mask)
+        if unpadding is not None:
+            inputs = {name: unpadding.unpad(value) for name, value in inputs.items()}
+        mask = None if unpadding is not None else attention_mask
+        if self.training and any(size.num_experts > 1 for size in self.layer_sizes):
+            kwargs["output_router_logits"] = True
+        outputs = self.encode(**inputs, attention_mask=mask, unpadding=unpadding, subnet=active, return_dict=True, **kwargs)
+        if self.training:
+            outputs.auxiliary_loss = self.auxiliary_loss(active, outputs.router_logits, mask)
+        if unpadding is not None:
+            outputs.last_hidden_state = unpadding.pad(outputs.last_hidden_state)
+            if outputs.hidden_states is not None:
+                outputs.hidden_states = tuple(unpadding.pad(states) for states in outputs.hidden_states)
+        if self.pooler is not None:
+            outputs.pooler_output = self.pooler(outputs.last_hidden_state, attention_mask)
+        return outputs
 
-        hidden_states = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
-        attention_mask = create_bidirectional_mask(
-            config=self.config, inputs_embeds=hidden_states, attention_mask=attention_mask
-        )
-        for size in active.select(self.layer_sizes):
-            hidden_states = self.layers[size.layer](
-                hidden_states, attention_mask, size.num_attention_heads, size.intermediate_size, **kwargs
+    @merge_with_config_defaults
+    @capture_outputs
+    def encode(
+        self,
+        input_ids: torch.LongTensor | None,
+        token_type_ids: torch.LongTensor | None,
+        position_ids: torch.LongTensor,
+        inputs_embeds: torch.FloatTensor | None,
+        attention_mask: torch.Tensor | None,
+        unpadding: Unpadding | None,
+        subnet: SubnetConfig,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> ElasticModelOutput:
+        """Runs embeddings and layers, on a padded batch or on one row of all tokens."""
+        sizes = subnet.select(self.layer_sizes)
+        hidden_size = sizes[0].hidden_size
+        hidden_states = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds, hidden_size)
+        padding_mask = sparse_attention_mask(attention_mask)
+        masks, angles = {}, {}
+        for size in sizes:
+            layer = self.layers[size.weights]
+            layer_type, pattern = layer.attention.layer_type, layer.attention.pattern
+            if unpadding is None and (layer_type, pattern) not in masks:
+                masks[layer_type, pattern] = create_mask(self.config, pattern, hidden_states, attention_mask)
+            if self.rotary_embedding is not None and layer_type not in angles:
+                angles[layer_type] = self.rotary_embedding(hidden_states, position_ids, layer_type)
+            hidden_states = layer(
+                hidden_states,
+                masks.get((layer_type, pattern)),
+                size,
+                padding_mask=padding_mask,
+                angles=angles.get(layer_type),
+                unpadding=unpadding,
+                **kwargs,
             )
-        return BaseModelOutputWithPooling(
-            last_hidden_state=hidden_states,
-            pooler_output=self.pooler(hidden_states) if self.pooler is not None else None,
-        )
+        return ElasticModelOutput(last_hidden_state=self.final_norm(hidden_states))
+
+    def auxiliary_loss(
+        self,
+        subnet: SubnetConfig,
+        router_logits: tuple[torch.Tensor, ...] | None,
+        attention_mask: torch.Tensor | None,
+    ) -> torch.Tensor | None:
+        """Gives what a sub-network adds to a training loss for its routers and its learnable sparsities.
+
+        Args:
+            subnet ([`SubnetConfig`]):
+                The sub-network that ran.
+            router_logits (`tuple[torch.Tensor]`, *optional*):
+                The logits of its routers, one tensor of shape `(tokens, experts)` each.
+            attention_mask (`torch.Tensor` of shape `(batch, length)`, *optional*):
+                1 for tokens, 0 for padding, which does not count.
+        """
+        config, sizes = self.config, subnet.select(self.layer_sizes)
+        terms = []
+        if router_logits:
+            active = [size.num_experts_per_tok for size in sizes if self.layer_sizes[size.layer].num_experts > 1]
+            mask = None if attention_mask is None else attention_mask.flatten().bool()
+            terms.append(config.router_aux_loss_coef * load_balancing_loss(router_logits, active, mask))
+            terms.append(config.router_z_loss_coef * router_z_loss(router_logits, mask))
+        sparsities = [
+            self.layers[size.weights].attention.sparsity(size.num_attention_heads)
+            for size in sizes
+            if config.layer_types[size.layer] == "block_sparse_attention"
+        ]
+        if sparsities:
+            penalty = sparsity_penalty(torch.cat(sparsities), config.attention_sparsity)
+            terms.append(config.sparsity_penalty * penalty)
+        return torch.stack(terms).sum() if terms else None
 
 
 class ElasticLMHead(nn.Module):
@@ -360,13 +445,39 @@ class ElasticLMHead(nn.Module):
 
     def __init__(self, config: ElasticConfig):
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.activation = ACT2FN[config.hidden_act]
-        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
+        size = config.embedding_size
+        # Without a projection after the embeddings, a smaller hidden size makes the embeddings smaller as well.
+        self.shrinks = not config.embedding_projection
+        self.dense = ElasticLinear(config.hidden_size, size, bias=config.lm_head_bias)
+        self.activation = ACT2FN[config.lm_head_activation or config.hidden_act]
+        self.norm = ElasticLayerNorm(size, eps=config.layer_norm_eps, bias=config.norm_bias)
+        self.decoder = ElasticLinear(size, config.vocab_size, bias=config.decoder_bias)
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        return self.decoder(self.norm(self.activation(self.dense(hidden_states))))
+        size = hidden_states.shape[-1] if self.shrinks else None
+        features = self.dense(hidden_states, **leading(size, self.dense.out_features))
+        return self.decoder(self.norm(self.activation(features)))
+
+
+def add_auxiliary_loss(
+    loss: torch.Tensor, outputs: ElasticModelOutput, num_items: torch.Tensor | int, num_items_in_batch
+) -> torch.Tensor:
+    """Adds the encoder's auxiliary loss to a head's.
+
+    Args:
+        loss (`torch.Tensor`):
+            Loss of the head, a mean over its items, or their sum divided by `num_items_in_batch`.
+        outputs ([`ElasticModelOutput`]):
+            Outputs of the encoder.
+        num_items (`int`):
+            Items in this batch.
+        num_items_in_batch (`int`, *optional*):
+            Items in the whole accumulated batch, of which the auxiliary loss gets this batch's share.
+    """
+    if outputs.auxiliary_loss is None:
+        return loss
+    share = 1 if num_items_in_batch is None else num_items / num_items_in_batch
+    return loss + share * outputs.auxiliary_loss
 
 
 class ElasticForMaskedLM(ElasticPreTrainedModel):
@@ -385,6 +496,10 @@ class ElasticForMaskedLM(ElasticPreTrainedModel):
         return self.lm_head.decoder
 
     def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
+        if not isinstance(new_embeddings, ElasticLinear):  # transformers makes a plain one when it resizes
+            resized = ElasticLinear(new_embeddings.in_features, new_embeddings.out_features, device="meta")
+            resized.weight, resized.bias = new_embeddings.weight, new_embeddings.bias
+            new_embeddings = resized
         self.lm_head.decoder = new_embeddings
 
     @can_return_tuple
@@ -425,14 +540,10 @@ class ElasticForMaskedLM(ElasticPreTrainedModel):
             loss = self.loss_function(
                 logits, labels, vocab_size=self.config.vocab_size, num_items_in_batch=num_items_in_batch
             )
+            loss = add_auxiliary_loss(loss, outputs, (labels != -100).sum(), num_items_in_batch)
         return MaskedLMOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )
-
-
-def classifier_dropout(config: ElasticConfig) -> nn.Dropout:
-    """Gives the dropout in front of a classifier: the hidden states' unless the configuration says otherwise."""
-    return nn.Dropout(config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout)
 
 
 class ElasticForSequenceClassification(ElasticPreTrainedModel):
@@ -445,7 +556,7 @@ class ElasticForSequenceClassification(ElasticPreTrainedModel):
         self.num_labels = config.num_labels
         self.model = ElasticModel(config, add_pooling_layer=True)
         self.dropout = classifier_dropout(config)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.classifier = ElasticLinear(config.hidden_size, config.num_labels)
         self.post_init()
 
     @can_return_tuple
@@ -483,7 +594,10 @@ class ElasticForSequenceClassification(ElasticPreTrainedModel):
             **kwargs,
         )
         logits = self.classifier(self.dropout(outputs.pooler_output))
-        loss = None if labels is None else self._loss(logits, labels, num_items_in_batch)
+        loss = None
+        if labels is not None:
+            loss = self._loss(logits, labels, num_items_in_batch)
+            loss = add_auxiliary_loss(loss, outputs, labels.numel(), num_items_in_batch)
         return SequenceClassifierOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )
@@ -524,8 +638,9 @@ class ElasticForTokenClassification(ElasticPreTrainedModel):
         super().__init__(config)
         self.num_labels = config.num_labels
         self.model = ElasticModel(config, add_pooling_layer=False)
+        self.head = ElasticPredictionHead(config) if config.token_transform else nn.Identity()
         self.dropout = classifier_dropout(config)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.classifier = ElasticLinear(config.hidden_size, config.num_labels)
         self.post_init()
 
     @can_return_tuple
@@ -544,7 +659,7 @@ class ElasticForTokenClassification(ElasticPreTrainedModel):
         r"""
         Args:
             labels (`torch.LongTensor` of shape `(batch, length)`, *optional*):
-                Class indices, -100 where a token has none.
+                Class indices, -100 where a token has none. With a single label, 0 or 1 (ELECTRA's replaced tokens).
             num_items_in_batch (`int`, *optional*):
                 What the summed loss is divided by; the number of labels that are not -100 by default.
 
@@ -560,10 +675,17 @@ class ElasticForTokenClassification(ElasticPreTrainedModel):
             return_dict=True,
             **kwargs,
         )
-        logits = self.classifier(self.dropout(outputs.last_hidden_state))
+        logits = self.classifier(self.dropout(self.head(outputs.last_hidden_state)))
         loss = None
         if labels is not None:
-            loss = self.loss_function(logits, labels, self.config, num_items_in_batch=num_items_in_batch)
+            if self.num_labels == 1:
+                is_labeled = labels != -100
+                loss = nn.functional.binary_cross_entropy_with_logits(
+                    logits.squeeze(-1)[is_labeled].float(), labels[is_labeled].float(), reduction="sum"
+                ) / (is_labeled.sum() if num_items_in_batch is None else num_items_in_batch)
+            else:
+                loss = self.loss_function(logits, labels, self.config, num_items_in_batch=num_items_in_batch)
+            loss = add_auxiliary_loss(loss, outputs, (labels != -100).sum(), num_items_in_batch)
         return TokenClassifierOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )
@@ -577,7 +699,9 @@ class ElasticForQuestionAnswering(ElasticPreTrainedModel):
     def __init__(self, config: ElasticConfig):
         super().__init__(config)
         self.model = ElasticModel(config, add_pooling_layer=False)
-        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+        self.head = ElasticPredictionHead(config) if config.token_transform else nn.Identity()
+        self.dropout = nn.Dropout(config.qa_dropout)
+        self.qa_outputs = ElasticLinear(config.hidden_size, 2)
         self.post_init()
 
     @can_return_tuple
@@ -615,12 +739,13 @@ class ElasticForQuestionAnswering(ElasticPreTrainedModel):
             return_dict=True,
             **kwargs,
         )
-        start_logits, end_logits = self.qa_outputs(outputs.last_hidden_state).unbind(dim=-1)
+        start_logits, end_logits = self.qa_outputs(self.dropout(self.head(outputs.last_hidden_state))).unbind(dim=-1)
         loss = None
         if start_positions is not None and end_positions is not None:
             loss = self.loss_function(
                 start_logits, end_logits, start_positions, end_positions, num_items_in_batch=num_items_in_batch
             )
+            loss = add_auxiliary_loss(loss, outputs, start_positions.numel(), num_items_in_batch)
         return QuestionAnsweringModelOutput(
             loss=loss,
             start_logits=start_logits.contiguous(),
@@ -639,7 +764,7 @@ class ElasticForMultipleChoice(ElasticPreTrainedModel):
         super().__init__(config)
         self.model = ElasticModel(config, add_pooling_layer=True)
         self.dropout = classifier_dropout(config)
-        self.classifier = nn.Linear(config.hidden_size, 1)
+        self.classifier = ElasticLinear(config.hidden_size, 1)
         self.post_init()
 
     @can_return_tuple
@@ -677,7 +802,10 @@ class ElasticForMultipleChoice(ElasticPreTrainedModel):
         ]
         outputs = self.model(*flat, subnet=subnet, return_dict=True, **kwargs)
         logits = self.classifier(self.dropout(outputs.pooler_output)).view(-1, tokens.shape[1])
-        loss = None if labels is None else fixed_cross_entropy(logits.float(), labels, num_items_in_batch)
+        loss = None
+        if labels is not None:
+            loss = fixed_cross_entropy(logits.float(), labels, num_items_in_batch)
+            loss = add_auxiliary_loss(loss, outputs, labels.numel(), num_items_in_batch)
         return MultipleChoiceModelOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )

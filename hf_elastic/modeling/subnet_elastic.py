@@ -12,20 +12,54 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any, NamedTuple, Protocol
 
-# Matrix kernels work on blocks: an uneven feed-forward width costs as much as the next multiple of this.
-INTERMEDIATE_SIZE_MULTIPLE = 32
+# Matrix kernels work on blocks: an uneven width costs as much as the next multiple of this.
+WIDTH_MULTIPLE = 32
+# What can differ from layer to layer, and what is one number for the whole model.
+LAYER_AXES = ("num_attention_heads", "intermediate_size", "num_experts", "num_experts_per_tok")
+AXES = (*LAYER_AXES, "hidden_size")
+# A single number of these means the layers that have experts.
+EXPERT_AXES = ("num_experts", "num_experts_per_tok")
 
 
 class LayerSize(NamedTuple):
-    """Size of one encoder layer: its index in the supernet, its heads and its feed-forward neurons."""
+    """Size of one encoder layer: its index in the supernet, and how many units of each axis it has.
+
+    Args:
+        layer (`int`):
+            Index of the layer in the supernet.
+        num_attention_heads (`int`):
+            Attention heads.
+        intermediate_size (`int`):
+            Feed-forward neurons; of each expert, where there are experts.
+        hidden_size (`int`):
+            Features of the residual stream, the same in all layers of a model.
+        num_experts (`int`, defaults to 1):
+            Feed-forward experts. One is a plain feed-forward network.
+        num_experts_per_tok (`int`, defaults to 1):
+            Experts that a token goes through.
+        group (`int`, *optional*):
+            Number of the weights that the layer shares with others, see `layer_groups` in [`ElasticConfig`]. A layer
+            without it has its own.
+    """
 
     layer: int
     num_attention_heads: int
     intermediate_size: int
+    hidden_size: int
+    num_experts: int = 1
+    num_experts_per_tok: int = 1
+    group: int | None = None
+
+    @property
+    def weights(self) -> int:
+        """Which of the model's layer modules holds the weights."""
+        return self.layer if self.group is None else self.group
 
 
 class HasLayerSizes(Protocol):
     """What is needed of a supernet's configuration, see [`ElasticConfig.layer_sizes`]."""
+
+    layer_types: list[str]
 
     def layer_sizes(self) -> tuple[LayerSize, ...]:
         """Gives the size of each layer of the full model."""
@@ -42,6 +76,14 @@ class SubnetConfig:
             Heads in each kept layer: one number for all, or one per kept layer. As in the supernet by default.
         intermediate_size (`int` or `Sequence[int]`, *optional*):
             Feed-forward neurons in each kept layer, given in the same way. As in the supernet by default.
+        hidden_size (`int`, *optional*):
+            Features of the residual stream: embeddings, norms and heads follow. As in the supernet by default.
+        num_experts (`int` or `Sequence[int]`, *optional*):
+            Experts in each kept layer; a single number means the layers that have experts. As in the supernet by
+            default.
+        num_experts_per_tok (`int` or `Sequence[int]`, *optional*):
+            Experts that a token goes through, given in the same way. As in the supernet by default, or all experts
+            that are left if these are fewer.
 
     Raises:
         TypeError: If a size is not an integer or a sequence of integers.
@@ -55,11 +97,19 @@ class SubnetConfig:
     layers: tuple[int, ...] | None = None
     num_attention_heads: int | tuple[int, ...] | None = None
     intermediate_size: int | tuple[int, ...] | None = None
+    hidden_size: int | None = None
+    num_experts: int | tuple[int, ...] | None = None
+    num_experts_per_tok: int | tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.layers, int):
             raise TypeError(f"layers={self.layers!r}: give the indices of the kept layers, e.g. layers=(0, 2, 4).")
-        for name, smallest in (("layers", 0), ("num_attention_heads", 1), ("intermediate_size", 1)):
+        if isinstance(self.hidden_size, Iterable):
+            raise TypeError(
+                f"hidden_size={self.hidden_size!r}: give one number, all layers have the same hidden size."
+            )
+        for name in ("layers", *AXES):
+            smallest = 0 if name == "layers" else 1
             value = getattr(self, name)
             if value is None:
                 continue
@@ -86,8 +136,13 @@ class SubnetConfig:
         depth: float = 1.0,
         heads: float | None = None,
         ffn: float | None = None,
+        hidden: float = 1.0,
+        experts: float = 1.0,
     ) -> SubnetConfig:
         """Scales a supernet by multipliers, as DynaBERT does (Hou et al. 2020, https://arxiv.org/abs/2004.04037).
+
+        Where some layers see the whole sequence and others only a part of it, the former keep more: a multiplier `m`
+        of heads and neurons is `(1 + m) / 2` for `"full_attention"` and `"block_sparse_attention"` layers.
 
         Args:
             config (`ElasticConfig`):
@@ -101,31 +156,42 @@ class SubnetConfig:
                 Multiplier of the heads alone; `width` by default.
             ffn (`float`, *optional*):
                 Multiplier of the feed-forward neurons alone; `width` by default.
+            hidden (`float`, defaults to 1.0):
+                Multiplier in (0, 1] of the hidden size.
+            experts (`float`, defaults to 1.0):
+                Multiplier in (0, 1] of the experts that a token goes through.
 
         Returns:
-            `SubnetConfig`: Whole heads, at least one; neurons in multiples of 32, at least 32 or all there are.
+            `SubnetConfig`: Whole heads and experts, at least one; neurons and hidden size in multiples of 32, at least
+            32 or all there are.
 
         Raises:
             TypeError: If `config` is no configuration of a supernet.
             ValueError: If a multiplier lies outside (0, 1].
         """
-        heads = width if heads is None else heads
-        ffn = width if ffn is None else ffn
         if not hasattr(config, "layer_sizes"):
             raise TypeError(f"config is a {type(config).__name__}: give the supernet's, e.g. model.config.")
-        for name, multiplier in (("width", width), ("depth", depth), ("heads", heads), ("ffn", ffn)):
+        multipliers = {
+            "num_attention_heads": width if heads is None else heads,
+            "intermediate_size": width if ffn is None else ffn,
+            "num_experts_per_tok": experts,
+        }
+        given = {"width": width, "depth": depth, "heads": heads, "ffn": ffn, "hidden": hidden, "experts": experts}
+        for name, multiplier in given.items():
+            if multiplier is None:
+                continue
             if not isinstance(multiplier, (int, float)) or not 0 < multiplier <= 1:
                 raise ValueError(f"{name}={multiplier!r}: a multiplier must lie in (0, 1]; 1 keeps everything.")
         full = config.layer_sizes()
         layers = evenly_spaced(len(full), max(1, round_half_up(depth * len(full))))
+        scaled = {
+            axis: None if multiplier == 1 else _collapse([_scale(axis, multiplier, full[i], config) for i in layers])
+            for axis, multiplier in multipliers.items()
+        }
         return cls(
             layers=None if len(layers) == len(full) else layers,
-            num_attention_heads=None
-            if heads == 1
-            else _collapse([max(1, round_half_up(heads * full[i].num_attention_heads)) for i in layers]),
-            intermediate_size=None
-            if ffn == 1
-            else _collapse([_scaled_width(ffn, full[i].intermediate_size) for i in layers]),
+            hidden_size=None if hidden == 1 else _scaled_width(hidden, full[0].hidden_size),
+            **scaled,
         )
 
     @classmethod
@@ -178,23 +244,64 @@ class SubnetConfig:
                 f"layers={layers}: each layer may be kept once, in ascending order, e.g. {tuple(sorted(set(layers)))}."
             )
         sizes = [full[layer] for layer in layers]
-        for name in ("num_attention_heads", "intermediate_size"):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            entries = value if isinstance(value, tuple) else (value,) * len(layers)
-            if len(entries) != len(layers):
-                raise ValueError(
-                    f"{name}={value} has {len(entries)} entries, but {len(layers)} layers are kept: give one for each."
-                )
-            for size, entry in zip(sizes, entries, strict=True):
-                if entry > getattr(size, name):
-                    raise ValueError(
-                        f"{name}={value}: {entry} in layer {size.layer} is larger than the supernet's "
-                        f"{getattr(size, name)}; a subnet can only be as large as its supernet."
-                    )
-            sizes = [size._replace(**{name: entry}) for size, entry in zip(sizes, entries, strict=True)]
+        for axis in AXES:
+            value = getattr(self, axis)
+            if value is not None:
+                entries = self._entries(axis, sizes)
+                sizes = [size._replace(**{axis: entry}) for size, entry in zip(sizes, entries, strict=True)]
+        if self.num_experts_per_tok is None:
+            sizes = [
+                size._replace(num_experts_per_tok=min(size.num_experts_per_tok, size.num_experts)) for size in sizes
+            ]
+        check_groups(sizes)
         return tuple(sizes)
+
+    def _entries(self, axis: str, sizes: Sequence[LayerSize]) -> tuple[int, ...]:
+        """Gives what this says of an axis for each kept layer, which the supernet has the sizes of."""
+        value = getattr(self, axis)
+        if isinstance(value, tuple):
+            entries = value
+        elif axis in EXPERT_AXES:
+            if all(size.num_experts == 1 for size in sizes) and value != 1:
+                raise ValueError(f"{axis}={value}: the supernet has no experts; leave it out.")
+            entries = tuple(value if size.num_experts > 1 else 1 for size in sizes)
+        else:
+            entries = (value,) * len(sizes)
+        if len(entries) != len(sizes):
+            raise ValueError(
+                f"{axis}={value} has {len(entries)} entries, but {len(sizes)} layers are kept: give one for each."
+            )
+        for size, entry in zip(sizes, entries, strict=True):
+            if entry > getattr(size, axis):
+                raise ValueError(
+                    f"{axis}={value}: {entry} in layer {size.layer} is larger than the supernet's "
+                    f"{getattr(size, axis)}; a subnet can only be as large as its supernet."
+                )
+            if axis == "num_experts_per_tok" and entry > size.num_experts:
+                raise ValueError(
+                    f"num_experts_per_tok={value}: {entry} in layer {size.layer} is more than the {size.num_experts} "
+                    "experts that are kept."
+                )
+        return entries
+
+
+def check_groups(sizes: Sequence[LayerSize]) -> None:
+    """Checks that layers which share weights keep the same part of them.
+
+    Raises:
+        ValueError: If two layers of a group differ.
+    """
+    first: dict[int, LayerSize] = {}
+    for size in sizes:
+        if size.group is None:
+            continue
+        other = first.setdefault(size.group, size)
+        for axis in AXES:
+            if getattr(size, axis) != getattr(other, axis):
+                raise ValueError(
+                    f"{axis} is {getattr(other, axis)} in layer {other.layer} and {getattr(size, axis)} in layer "
+                    f"{size.layer}, but these layers share their weights (layer_groups): give both the same."
+                )
 
 
 def check_nested(subnets: dict[str, SubnetConfig], config: HasLayerSizes) -> None:
@@ -207,7 +314,7 @@ def check_nested(subnets: dict[str, SubnetConfig], config: HasLayerSizes) -> Non
     for first, second in combinations(sizes, 2):
         larger: dict[str, str] = {}
         for layer in sizes[first].keys() & sizes[second].keys():
-            for axis in ("num_attention_heads", "intermediate_size"):
+            for axis in AXES:
                 one, other = getattr(sizes[first][layer], axis), getattr(sizes[second][layer], axis)
                 if one != other:
                     larger.setdefault(first if one > other else second, f"{axis} of layer {layer} ({one} and {other})")
@@ -241,9 +348,18 @@ def _as_int(value: Any) -> int | None:
         return None
 
 
+def _scale(axis: str, multiplier: float, size: LayerSize, config: HasLayerSizes) -> int:
+    local = {"sliding_attention", "linear_attention"}
+    types = set(config.layer_types)
+    if axis != "num_experts_per_tok" and types & local and config.layer_types[size.layer] not in local:
+        multiplier = (1 + multiplier) / 2
+    if axis == "intermediate_size":
+        return _scaled_width(multiplier, size.intermediate_size)
+    return max(1, round_half_up(multiplier * getattr(size, axis)))
+
+
 def _scaled_width(multiplier: float, width: int) -> int:
-    multiple = INTERMEDIATE_SIZE_MULTIPLE
-    return min(width, max(multiple, multiple * round_half_up(multiplier * width / multiple)))
+    return min(width, max(WIDTH_MULTIPLE, WIDTH_MULTIPLE * round_half_up(multiplier * width / WIDTH_MULTIPLE)))
 
 
 def _collapse(values: Sequence[int]) -> int | tuple[int, ...]:

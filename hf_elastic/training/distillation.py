@@ -121,6 +121,8 @@ def _objective_for(
 def hidden_loss(outputs: ModelOutput, reference: Reference, batch: Batch, counts: UnitCounts) -> Tensor:
     """Loss of a student's hidden states against a reference's, on non-padding positions.
 
+    A subnet with a smaller hidden size has the leading units of the supernet, and is compared with those.
+
     Args:
         outputs: Outputs of the student, hidden states included.
         reference: What it learns from, hidden states included.
@@ -131,7 +133,9 @@ def hidden_loss(outputs: ModelOutput, reference: Reference, batch: Batch, counts
         Scalar loss.
     """
     mask = token_mask(batch).flatten(end_dim=-2)  # the choices of multiple choice are rows of the hidden states
-    return align_hidden_states(outputs.hidden_states, reference.hidden_states, mask, normalizer=counts.tokens)
+    width = outputs.hidden_states[0].shape[-1]
+    states = tuple(state[..., :width] for state in reference.hidden_states)
+    return align_hidden_states(outputs.hidden_states, states, mask, normalizer=counts.tokens)
 
 
 def logits_of(outputs: ModelOutput) -> tuple[Tensor, ...]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 from transformers import EvalPrediction, PreTrainedTokenizerBase, Trainer
 from transformers.trainer_utils import has_length
 from transformers.utils import logging
@@ -145,7 +145,7 @@ def train_family(
     if rank_examples:
         with phases.timed("rank"):
             batches = math.ceil(rank_examples / args.train_batch_size)
-            rank(trainer.elastic_model, trainer.get_train_dataloader(), max_batches=batches)
+            rank(trainer.elastic_model, _random_batches(trainer), max_batches=batches)
     with phases.timed("co-train"):
         trainer.train()
     metrics = {}
@@ -195,6 +195,16 @@ def _finetuning(args: ElasticTrainingArguments, epochs: float) -> ElasticTrainin
         load_best_model_at_end=False,
         metric_for_best_model=None,
     )
+
+
+def _random_batches(trainer: ElasticTrainer) -> DataLoader:
+    """Training batches in random order: those grouped by length begin with the longest examples."""
+    strategy = trainer.args.train_sampling_strategy
+    trainer.args.train_sampling_strategy = "random"
+    try:
+        return trainer.get_train_dataloader()
+    finally:
+        trainer.args.train_sampling_strategy = strategy
 
 
 def _check_amounts(finetune_epochs: float, rank_examples: int, train_dataset: Dataset) -> None:

@@ -50,6 +50,13 @@ def check_teachers(teachers: list[nn.Module], model: nn.Module, args: ElasticTra
             )
         _check_head(name, teacher, student)
         _check_sizes(name, teacher.config, student.config, args.hidden_weight > 0)
+        ranked = [getattr(config, "hidden_units_ranked", False) for config in (teacher.config, student.config)]
+        if args.hidden_weight > 0 and ranked[0] != ranked[1]:
+            raise ValueError(
+                f"The hidden units of {name} are in another order than those of the model (rank reordered one of "
+                "them), so that their hidden states cannot be compared. Set hidden_weight=0, or use as teacher a copy "
+                "of the model that was made after ranking."
+            )
         if isinstance(student, (ElasticForSequenceClassification, ElasticForTokenClassification)):
             _check_classes(name, teacher.config, student.config)
 

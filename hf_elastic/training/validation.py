@@ -10,12 +10,11 @@ from torch import nn
 from transformers.trainer_utils import has_length, unwrap_peft_model
 from transformers.utils import logging
 
-from ..compression.units import UNIT_PROJECTIONS
+from ..compression.units import layer_and_name, replaced_modules, units_of
 from ..modeling.modeling_elastic import (
     ElasticForMaskedLM,
     ElasticForSequenceClassification,
     ElasticForTokenClassification,
-    ElasticLinear,
     ElasticPreTrainedModel,
 )
 from ..modeling.subnet_elastic import LayerSize, SubnetConfig
@@ -60,24 +59,30 @@ def check_subnets(model: ElasticPreTrainedModel, subnets: Mapping[str, SubnetCon
             "model.config.subnets is empty, so there are no sizes to train. Name them, e.g. model.config.subnets = "
             '{"large": SubnetConfig(), "small": SubnetConfig.scaled(model.config, width=0.5, depth=0.5)}.'
         )
-    full = {size.layer: size for size in SubnetConfig().layer_sizes(model.config)}
-    for name, subnet in subnets.items():
-        for size in subnet.layer_sizes(model.config):
-            _check_projections(model, name, size, full[size.layer])
+    full = SubnetConfig().layer_sizes(model.config)
+    for path, module in replaced_modules(model):
+        layer, _ = layer_and_name(f"{path}.weight")
+        for name, subnet in subnets.items():
+            for size in subnet.layer_sizes(model.config):
+                if layer in (None, size.weights):
+                    _check_whole(path, module, name, size, full[size.layer])
 
 
-def _check_projections(model: ElasticPreTrainedModel, name: str, size: LayerSize, full: LayerSize) -> None:
+def _check_whole(path: str, module: nn.Module, name: str, size: LayerSize, full: LayerSize) -> None:
+    """Checks that a size runs all of a module that cannot run in part."""
     reduced = {
         "heads": size.num_attention_heads != full.num_attention_heads,
         "neurons": size.intermediate_size != full.intermediate_size,
+        "hidden": size.hidden_size != full.hidden_size,
     }
-    for path, units in UNIT_PROJECTIONS.items():
-        projection = model.base_model.layers[size.layer].get_submodule(path)
-        if reduced[units] and not isinstance(projection, ElasticLinear):
-            kind = f"{type(projection).__module__}.{type(projection).__qualname__}"
+    reduced |= {"head_dims": reduced["heads"], "features": reduced["hidden"], "embedding": reduced["hidden"]}
+    for units in units_of(f"{path}.weight"):
+        if reduced.get(units):
+            kind = f"{type(module).__module__}.{type(module).__qualname__}"
+            noun = {"head_dims": "heads", "neurons": "neurons"}.get(units, "hidden units")
             raise ValueError(
-                f"Size {name!r} has fewer {units} in layer {size.layer}, but its {path} is a {kind}, which cannot run "
-                "in part. Name only sizes of fewer layers, or merge adapters first (merge_and_unload), or extract the "
+                f"Size {name!r} has fewer {noun} in layer {size.layer}, but {path} is a {kind}, which cannot run in "
+                "part. Name only sizes of fewer layers, or merge adapters first (merge_and_unload), or extract the "
                 "size (hf_elastic.extract) and adapt that."
             )
 

@@ -67,7 +67,7 @@ def manifest() -> Manifest:
         return Member(
             name=name,
             subnet=SubnetConfig(layers=None if layers == 6 else tuple(range(layers))),
-            layers=[Layer(layer, 12, 1536) for layer in range(layers)],
+            layers=[Layer(layer, 12, 1536, 384) for layer in range(layers)],
             parameters=Parameters(embeddings=11_900_000, encoder=total - 12_000_000, head=100_000, total=total),
             size_on_disk={"safetensors": 4 * total},
             flops=100 * total,

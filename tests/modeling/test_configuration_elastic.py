@@ -30,8 +30,8 @@ def test_round_trip_of_layers_that_differ(tmp_path):
     config.save_pretrained(tmp_path)
     loaded = AutoConfig.from_pretrained(tmp_path)
     assert loaded.layer_sizes() == config.layer_sizes()
-    assert loaded.layer_sizes()[1][1:] == (2, 64)
-    assert loaded.layer_sizes()[10][1:] == (4, 32)
+    assert loaded.layer_sizes()[1][1:3] == (2, 64)
+    assert loaded.layer_sizes()[10][1:3] == (4, 32)
     assert loaded.subnets == config.subnets
 
 
@@ -93,6 +93,37 @@ def test_wrong_subnets_added_in_place_are_not_saved(tiny_config, tmp_path):
         ({"num_hidden_layers": 0}, ValueError, "num_hidden_layers=0 must be at least 1"),
         ({"num_attention_heads": 0}, ValueError, "num_attention_heads=0 must be at least 1"),
         ({"hidden_size": 30, "num_attention_heads": 4}, ValueError, "hidden_size=30 is not a multiple.*head_dim"),
+        ({"position_embedding_type": "relative_key"}, StrictDataclassError, "cumulative.*relative_key"),
+        ({"norm_position": "middle"}, StrictDataclassError, "middle"),
+        ({"layer_types": ["full_attention"] * 3}, ValueError, "layer_types has 3 entries, but num_hidden_layers=12"),
+        ({"layer_types": ["local"] * 12}, ValueError, "layer_types has 'local': possible are .*sliding_attention"),
+        ({"layer_groups": [0, 1]}, ValueError, "layer_groups has 2 entries, but num_hidden_layers=12"),
+        ({"sliding_window": -1}, ValueError, "sliding_window=-1 must be at least 0"),
+        ({"num_random_blocks": -1}, ValueError, "num_random_blocks=-1"),
+        ({"attention_block_size": 24}, ValueError, "attention_block_size=24 must be a multiple of 16"),
+        ({"attention_sparsity": 1.0}, ValueError, r"attention_sparsity=1.0 must lie in \[0, 1\)"),
+        ({"num_experts": 2, "num_experts_per_tok": 3}, ValueError, "num_experts_per_tok=3 is more than num_experts=2"),
+        ({"embedding_size": 128, "embedding_projection": False}, ValueError, "embedding_projection=True"),
+        (
+            {"num_hidden_layers": 2, "layer_groups": [0, 0], "layer_types": ["full_attention", "linear_attention"]},
+            ValueError,
+            "layers 0 and 1 share their weights, but layer_types",
+        ),
+        (
+            {"num_hidden_layers": 2, "layer_groups": [0, 0], "per_layer_config": {1: {"num_attention_heads": 3}}},
+            ValueError,
+            "num_attention_heads is 12 in layer 0 and 3 in layer 1",
+        ),
+        (
+            {"layer_groups": [0] * 12, "first_attention_norm": False},
+            ValueError,
+            "layer 1 cannot share the weights of layer 0, which has no attention norm",
+        ),
+        (
+            {"position_embedding_type": "rotary", "rope_parameters": {"rope_type": "dynamic", "factor": 2.0}},
+            ValueError,
+            "rope_type='dynamic'.*'linear'",
+        ),
     ],
 )
 def test_wrong_fields_are_named(settings, error, message):
@@ -103,3 +134,62 @@ def test_wrong_fields_are_named(settings, error, message):
 def test_head_dim_may_differ_from_hidden_size_over_heads():
     assert ElasticConfig(hidden_size=30, num_attention_heads=4, head_dim=8).head_dim == 8
     assert ElasticConfig(hidden_size=32, num_attention_heads=4).head_dim == 8
+
+
+def test_rotary_parameters_are_completed():
+    config = ElasticConfig(position_embedding_type="rotary", rope_parameters={"rope_theta": 500.0})
+    assert config.rope_parameters == {"full_attention": {"rope_theta": 500.0, "rope_type": "default"}}
+    assert ElasticConfig(position_embedding_type="rotary").rope_parameters["full_attention"]["rope_theta"] == 10000.0
+    assert ElasticConfig().rope_parameters is None
+
+
+def test_sparse_attention_replaces_the_layers_that_see_everything(tmp_path):
+    layer_types = ["full_attention", "sliding_attention"]
+    config = ElasticConfig(num_hidden_layers=2, layer_types=layer_types)
+    config.sparse_attention = True
+    assert config.layer_types == ["block_sparse_attention", "sliding_attention"]
+    config.save_pretrained(tmp_path)
+    assert AutoConfig.from_pretrained(tmp_path).layer_types == config.layer_types
+    config.sparse_attention = False
+    assert config.layer_types == layer_types
+    with_both = ElasticConfig(num_hidden_layers=2, layer_types=layer_types, sparse_attention=True)
+    assert with_both.layer_types == ["block_sparse_attention", "sliding_attention"]
+
+
+@pytest.mark.parametrize("name", ["tiny", "mini", "small", "medium", "base", "large"])
+def test_presets_have_heads_of_one_size(name):
+    config = ElasticConfig.from_preset(name, vocab_size=99)
+    assert config.head_dim == 64
+    assert config.hidden_size == 64 * config.num_attention_heads
+    assert config.vocab_size == 99
+
+
+def test_an_unknown_preset_is_named_with_the_possible_ones():
+    with pytest.raises(ValueError, match="'huge': possible are .*'large'"):
+        ElasticConfig.from_preset("huge")
+
+
+def test_a_configuration_grows_and_shrinks_with_heads_of_one_size():
+    config = ElasticConfig.from_preset("base", layer_types=["full_attention", *["sliding_attention"] * 2] * 4)
+    config.subnets = {"half": SubnetConfig.scaled(config, width=0.5)}
+    grown = config.scaled(width=4 / 3, depth=1.5)
+    assert (grown.hidden_size, grown.num_attention_heads, grown.head_dim) == (1024, 16, 64)
+    assert (grown.intermediate_size, grown.embedding_size, grown.num_hidden_layers) == (4096, 1024, 18)
+    assert grown.layer_types == ["full_attention", *["sliding_attention"] * 2] * 6
+    assert grown.subnets == {}
+    shrunk = config.scaled(width=0.5, depth=0.5)
+    assert (shrunk.hidden_size, shrunk.num_attention_heads, shrunk.num_hidden_layers) == (384, 6, 6)
+    assert shrunk.layer_types == config.layer_types[:6]
+
+
+@pytest.mark.parametrize(
+    ("settings", "arguments", "message"),
+    [
+        ({}, {"width": 0}, "width=0: a multiplier must be positive"),
+        ({"layer_groups": [0] * 12}, {"depth": 2}, "layer_groups is set"),
+        ({"per_layer_config": {0: {"num_attention_heads": 2}}}, {"depth": 2}, "per_layer_config is set"),
+    ],
+)
+def test_what_cannot_be_scaled_is_named(settings, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        ElasticConfig(**settings).scaled(**arguments)

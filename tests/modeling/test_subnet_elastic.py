@@ -10,12 +10,12 @@ from hf_elastic.modeling.subnet_elastic import LayerSize, evenly_spaced
 
 
 def test_the_default_is_the_full_model(tiny_config):
-    assert SubnetConfig().layer_sizes(tiny_config) == tuple(LayerSize(layer, 4, 64) for layer in range(4))
+    assert SubnetConfig().layer_sizes(tiny_config) == tuple(LayerSize(layer, 4, 64, 32) for layer in range(4))
 
 
 def test_uniform_and_per_layer_sizes(tiny_config):
     subnet = SubnetConfig(layers=[0, 2], num_attention_heads=3, intermediate_size=[48, 32])
-    assert subnet.layer_sizes(tiny_config) == (LayerSize(0, 3, 48), LayerSize(2, 3, 32))
+    assert subnet.layer_sizes(tiny_config) == (LayerSize(0, 3, 48, 32), LayerSize(2, 3, 32, 32))
 
 
 def test_sizes_are_those_of_the_layers_that_are_kept():
@@ -26,7 +26,7 @@ def test_sizes_are_those_of_the_layers_that_are_kept():
         intermediate_size=64,
         per_layer_config={1: {"num_attention_heads": 2, "intermediate_size": 32}},
     )
-    assert SubnetConfig(layers=(1, 2)).layer_sizes(config) == (LayerSize(1, 2, 32), LayerSize(2, 4, 64))
+    assert SubnetConfig(layers=(1, 2)).layer_sizes(config) == (LayerSize(1, 2, 32, 32), LayerSize(2, 4, 64, 32))
     with pytest.raises(ValueError, match="3 in layer 1 is larger than the supernet's 2"):
         SubnetConfig(num_attention_heads=3).layer_sizes(config)
     assert SubnetConfig.scaled(config, width=0.5).num_attention_heads == (2, 1, 2)
@@ -46,6 +46,48 @@ def test_integers_of_numpy_are_integers():
 def test_scaled_takes_a_configuration(classifier):
     with pytest.raises(TypeError, match="config is a ElasticForSequenceClassification"):
         SubnetConfig.scaled(classifier)
+
+
+def test_the_hidden_size_is_one_number_for_all_layers(tiny_config):
+    assert {size.hidden_size for size in SubnetConfig(hidden_size=24).layer_sizes(tiny_config)} == {24}
+    assert SubnetConfig.scaled(ElasticConfig(), hidden=0.5).hidden_size == 384
+    with pytest.raises(TypeError, match="hidden_size=\\[16, 32\\]: give one number"):
+        SubnetConfig(hidden_size=[16, 32])
+    with pytest.raises(ValueError, match="hidden_size=33: 33 in layer 0 is larger than the supernet's 32"):
+        SubnetConfig(hidden_size=33).layer_sizes(tiny_config)
+
+
+def test_experts_are_those_of_the_layers_that_have_some():
+    config = ElasticConfig(
+        num_hidden_layers=3,
+        num_experts=8,
+        num_experts_per_tok=4,
+        per_layer_config={1: {"num_experts": 1, "num_experts_per_tok": 1}},
+    )
+    sizes = SubnetConfig(num_experts=3).layer_sizes(config)
+    assert [(size.num_experts, size.num_experts_per_tok) for size in sizes] == [(3, 3), (1, 1), (3, 3)]
+    sizes = SubnetConfig(num_experts_per_tok=(1, 1, 2)).layer_sizes(config)
+    assert [(size.num_experts, size.num_experts_per_tok) for size in sizes] == [(8, 1), (1, 1), (8, 2)]
+    assert SubnetConfig.scaled(config, experts=0.5).num_experts_per_tok == (2, 1, 2)
+    with pytest.raises(ValueError, match="num_experts_per_tok=4: 4 in layer 0 is more than the 2 experts"):
+        SubnetConfig(num_experts=2, num_experts_per_tok=4).layer_sizes(config)
+    with pytest.raises(ValueError, match="num_experts=2: the supernet has no experts"):
+        SubnetConfig(num_experts=2).layer_sizes(ElasticConfig())
+
+
+def test_layers_that_see_everything_keep_more_width_than_local_ones():
+    layer_types = ["full_attention", "sliding_attention", "linear_attention"]
+    config = ElasticConfig(num_hidden_layers=3, layer_types=layer_types)
+    subnet = SubnetConfig.scaled(config, width=0.5)
+    assert subnet.num_attention_heads == (9, 6, 6)
+    assert subnet.intermediate_size == (2304, 1536, 1536)
+
+
+def test_layers_that_share_weights_keep_the_same_part_of_them():
+    config = ElasticConfig(num_hidden_layers=3, layer_groups=[0, 0, 1])
+    assert [size.weights for size in SubnetConfig(num_attention_heads=(4, 4, 2)).layer_sizes(config)] == [0, 0, 1]
+    with pytest.raises(ValueError, match="num_attention_heads is 4 in layer 0 and 2 in layer 1, .* share"):
+        config.subnets = {"crossed": SubnetConfig(num_attention_heads=(4, 2, 2))}
 
 
 def test_equal_descriptions_are_one_dictionary_key():

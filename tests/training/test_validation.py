@@ -111,8 +111,8 @@ def test_other_datasets_are_not_read(output):
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("q_proj", "Size 'base' has fewer heads in layer 0, but its attention.q_proj is a peft.*cannot run in part"),
-        ("down_proj", "Size 'base' has fewer neurons in layer 0, but its mlp.down_proj is a peft.*merge_and_unload"),
+        ("q_proj", "'base' has fewer heads in layer 0, but model.layers.0.attention.q_proj is a peft.*run in part"),
+        ("down_proj", "'base' has fewer neurons in layer 0, but model.layers.0.mlp.down_proj is a peft.*unload"),
     ],
 )
 def test_adapters_of_a_projection_that_a_size_runs_in_part(output, target, message):

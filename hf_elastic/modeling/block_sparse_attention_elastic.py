@@ -1,0 +1,316 @@
+"""Dynamic block-sparse attention with a learnable sparsity per head.
+
+What is distinctive: a head's sparsity is one number that gets a gradient, and no score outside the blocks that a head
+selects is ever computed, in training either.
+
+- Queries and keys are cut into blocks. Each query block of each head ranks the key blocks: first those that hold its
+  own positions and those that hold global tokens, in order of position, then the others by similarity, the scaled
+  product of the two blocks' mean vectors. Padding is left out of the means; blocks of padding only come last and are
+  never kept. MoBA (Lu et al. 2025, https://arxiv.org/abs/2502.13189) and NSA (Yuan et al. 2025,
+  https://arxiv.org/abs/2502.11089) rank blocks by pooled products as well, for each query and up to a fixed number;
+  BigBird (Zaheer et al. 2020, https://arxiv.org/abs/2007.14062) keeps local and global blocks always, as here.
+- Where n key blocks hold tokens, a head of sparsity s has the budget k = (1 - s) n. In evaluation it attends to the
+  first round(k) blocks, halves rounded up, but always to its own and the global ones, and to one at least.
+- In training the block of rank r (0, 1, ...) has the gate sigmoid((k - r - 0.5) / T), which multiplies the
+  exponentials of its scores, as the ramp of adaptive spans does (Sukhbaatar et al. 2019,
+  https://arxiv.org/abs/1905.07799). A gate is at least 0.5 where evaluation keeps the block. T is an eighth of a block,
+  and gates that are further than 4 T from their threshold count as 0 or 1. So one block is gated, that of rank
+  floor(k); it moves k, hence the sparsity, and training computes no block beyond it. Sparsity 0 is full attention in
+  training too.
+- Blocks that are always kept are not gated: a head whose budget they exceed by half a block gets no gradient.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
+from torch.nn.functional import logsigmoid, pad
+
+from .attend_blocks_elastic import attend_blocks
+
+GATE_TEMPERATURE = 0.125  # in blocks
+GATE_REACH = 4 * GATE_TEMPERATURE
+# Key blocks that a query block spans, and that many blocks make an input long. Wider query blocks run 10% faster, but
+# share their selection among more queries, and in short inputs their own blocks are most of the budget.
+SPAN, LONG_SPAN, LONG_INPUT = 2, 4, 32
+# In key blocks. Measured on one core with 12 heads of 64: below, ranking and loading blocks costs more than it saves.
+DENSE_INPUT = 6
+FLEX_SIZES = (16, 32, 64, 128)  # that FlexAttention's kernels take as sizes of a block
+
+
+class BlockSelection(NamedTuple):
+    """The key blocks of each query block.
+
+    Shape:
+        order: `(batch, heads, query blocks, key blocks)`, indices of key blocks, the most important first.
+        kept: `(batch, heads, query blocks)`, how many of them are kept.
+        last_log_gate: likewise, float32, the logarithm of the last one's gate; those before it are not gated.
+    """
+
+    order: Tensor
+    kept: Tensor
+    last_log_gate: Tensor
+
+
+def block_sparse_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    padding_mask: Tensor | None,
+    sparsity: Tensor,
+    *,
+    scaling: float,
+    block_size: int = 64,
+    num_global_tokens: int = 0,
+    dropout: float = 0.0,
+    training: bool = False,
+) -> Tensor:
+    """Attends to the key blocks that each head selects, see the module's description.
+
+    Equals softmax attention with the bias of [`block_bias`]. Memory is linear in the length, but for the ranking of
+    blocks by blocks. Under `torch.compile` it stays in one graph.
+
+    Args:
+        query, key, value: Need not be contiguous.
+        padding_mask: True for tokens, False for padding, on either side. None means no padding.
+        sparsity: Part of the blocks that each head leaves out, in [0, 1). Gets a gradient in training.
+        scaling: Factor of the scores, usually `head_dim ** -0.5`.
+        block_size: Keys in a block.
+        num_global_tokens: That many first positions are global: their blocks are always kept.
+        dropout: Probability that training drops a key for all queries of a block together (DropAttention, Zehui et
+            al. 2019, https://arxiv.org/abs/1907.11065). One draw for each weight would take a CPU as long as the
+            attention itself.
+        training: Whether to gate softly and to drop.
+
+    Shape:
+        query, key, value, output: `(batch, heads, length, head_dim)`; padding_mask: `(batch, length)`; sparsity:
+        `(heads,)`. The output is finite at padding as well.
+
+    Example:
+        >>> query, key, value = torch.randn(3, 2, 4, 1000, 64)
+        >>> block_sparse_attention(query, key, value, None, torch.full((4,), 0.7), scaling=0.125).shape
+        torch.Size([2, 4, 1000, 64])
+    """
+    order, kept, last_log_gate = select_blocks(
+        query, key, padding_mask, sparsity, scaling, block_size, num_global_tokens, training
+    )
+    if not training and _flex_is_faster(query, block_size):
+        return flex_block_attention(query, key, value, padding_mask, order, kept, scaling, block_size)
+    key_kept = None
+    if training and dropout:
+        key_kept = torch.rand(*order.shape, block_size, device=query.device) >= dropout
+    return attend_blocks(
+        query,
+        key,
+        value,
+        padding_mask,
+        order,
+        kept,
+        last_log_gate if training else None,
+        key_kept,
+        float(dropout),
+        float(scaling),
+        _span(query.shape[2], block_size) * block_size,
+        block_size,
+    )
+
+
+def block_bias(
+    query: Tensor,
+    key: Tensor,
+    padding_mask: Tensor | None,
+    sparsity: Tensor,
+    *,
+    scaling: float,
+    block_size: int = 64,
+    num_global_tokens: int = 0,
+    training: bool = False,
+) -> Tensor:
+    """Writes the selection out as what dense attention adds to its scores: the definition, quadratic in the length.
+
+    Args and shapes as in [`block_sparse_attention`].
+
+    Returns:
+        `Tensor` of shape `(batch, heads, length, length)` in the dtype of `query`: 0 for keys that are kept, the
+        logarithm of the gate in training, and the dtype's minimum for other keys and padding.
+    """
+    order, kept, last_log_gate = select_blocks(
+        query, key, padding_mask, sparsity, scaling, block_size, num_global_tokens, training
+    )
+    last = kept[..., None] - 1
+    rank = torch.arange(order.shape[-1], device=order.device)
+    by_rank = torch.where(rank == last, last_log_gate[..., None], 0.0).masked_fill(rank > last, -torch.inf)
+    by_block = torch.zeros_like(by_rank).scatter(-1, order, by_rank)
+    positions = torch.arange(query.shape[2], device=query.device)
+    query_blocks = positions // (_span(query.shape[2], block_size) * block_size)
+    bias = by_block[:, :, query_blocks][..., positions // block_size]
+    if padding_mask is not None:
+        bias = bias.masked_fill(~padding_mask[:, None, None], -torch.inf)
+    return bias.clamp(min=torch.finfo(query.dtype).min).to(query.dtype)
+
+
+def select_blocks(
+    query: Tensor,
+    key: Tensor,
+    padding_mask: Tensor | None,
+    sparsity: Tensor,
+    scaling: float,
+    block_size: int,
+    num_global_tokens: int,
+    training: bool,
+) -> BlockSelection:
+    """Ranks the key blocks and cuts the ranking by the heads' budgets; only `sparsity` gets a gradient.
+
+    Arguments as in [`block_sparse_attention`].
+    """
+    query, key = query.detach(), key.detach()
+    order, num_filled, num_first = _rank_blocks(query, key, padding_mask, scaling, block_size, num_global_tokens)
+    num_filled = num_filled[:, None, None]  # (batch or 1, 1, 1)
+    num_first = num_first[:, None].clamp(min=1)  # (batch or 1, 1, query blocks)
+    budget = (1 - sparsity.float()[:, None]) * num_filled  # (batch or 1, heads, 1)
+    if training:
+        kept = torch.maximum(torch.minimum(budget.long() + 1, num_filled), num_first)
+        distance = budget - kept + 0.5
+        is_gated = (kept > num_first) & (distance < GATE_REACH)
+        last_log_gate = torch.where(is_gated, logsigmoid(distance / GATE_TEMPERATURE), 0.0)
+    else:
+        kept = torch.maximum((budget + 0.5).long(), num_first)
+        last_log_gate = torch.zeros_like(kept, dtype=torch.float32)
+    shape = order.shape[:3]
+    return BlockSelection(order, kept.expand(shape), last_log_gate.expand(shape))
+
+
+def _rank_blocks(
+    query: Tensor, key: Tensor, padding_mask: Tensor | None, scaling: float, block_size: int, num_global_tokens: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gives the order, how many key blocks of a row hold tokens, and how many of these come first whatever they hold."""
+    span = _span(query.shape[2], block_size)
+    pooled_query, pooled_key = _pool(query, padding_mask, span * block_size), _pool(key, padding_mask, block_size)
+    with torch.autocast(query.device.type, enabled=False):
+        similarity = pooled_query @ pooled_key.mT * scaling
+    query_blocks, key_blocks = (torch.arange(size, device=query.device) for size in similarity.shape[2:])
+    comes_first = (query_blocks[:, None] == key_blocks // span) | (key_blocks * block_size < num_global_tokens)
+    is_filled = torch.ones_like(key_blocks, dtype=torch.bool)[None]
+    if padding_mask is not None:
+        is_filled = _cut(padding_mask, 1, block_size).any(dim=-1)
+    similarity = similarity.masked_fill(comes_first, torch.inf).masked_fill(~is_filled[:, None, None], -torch.inf)
+    order = similarity.sort(dim=-1, descending=True, stable=True).indices
+    return order, is_filled.sum(dim=-1), (comes_first & is_filled[:, None]).sum(dim=-1)
+
+
+def _pool(states: Tensor, padding_mask: Tensor | None, size: int) -> Tensor:
+    """Means in float32 of the tokens of each block, 0 for blocks without any."""
+    if padding_mask is None:
+        is_token = states.new_ones(1, 1, states.shape[2], 1, dtype=torch.bool)
+    else:
+        is_token = padding_mask[:, None, :, None]
+        states = states * is_token
+    num_tokens = _cut(is_token, 2, size).sum(dim=3).clamp(min=1)
+    return _cut(states, 2, size).sum(dim=3, dtype=torch.float32) / num_tokens
+
+
+def _cut(states: Tensor, dim: int, size: int) -> Tensor:
+    """Cuts a dimension into blocks of equal size, the last one filled up with zeros."""
+    missing = -states.shape[dim] % size
+    if missing:
+        states = pad(states, (0, 0) * (states.dim() - 1 - dim) + (0, missing))
+    return states.unflatten(dim, (-1, size))
+
+
+def _span(length: int, block_size: int) -> int:
+    """Gives the number of key blocks that a query block spans."""
+    return LONG_SPAN if length >= LONG_INPUT * block_size else SPAN
+
+
+def flex_block_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    padding_mask: Tensor | None,
+    order: Tensor,
+    kept: Tensor,
+    scaling: float,
+    block_size: int,
+) -> Tensor:
+    """Hard selection through FlexAttention, whose block mask is the selection: `torch.compile` makes it one kernel."""
+    length, query_size = query.shape[2], _span(query.shape[2], block_size) * block_size
+
+    def is_token(row: Tensor, head: Tensor, query_position: Tensor, key_position: Tensor) -> Tensor:
+        return padding_mask[row, key_position]
+
+    block_mask = BlockMask.from_kv_blocks(
+        kept.int(),
+        order.int(),
+        BLOCK_SIZE=(query_size, block_size),
+        mask_mod=None if padding_mask is None else is_token,
+        seq_lengths=(length, length),
+    )
+    # The sizes of the kernel's own blocks have to divide those of the mask, which their defaults do not.
+    options = {"BLOCK_M": min(query_size, 64), "BLOCK_N": min(block_size, 64), "FORCE_USE_FLEX_ATTENTION": True}
+    return flex_attention(query, key, value, block_mask=block_mask, scale=scaling, kernel_options=options)
+
+
+def _flex_is_faster(query: Tensor, block_size: int) -> bool:
+    """Without `torch.compile` FlexAttention computes all scores, and on a CPU it is slower."""
+    is_possible = block_size in FLEX_SIZES and query.shape[-1] >= 16 and not torch.is_grad_enabled()
+    return torch.compiler.is_compiling() and query.is_cuda and is_possible
+
+
+def prefers_dense(length: int, *, block_size: int = 64, num_global_tokens: int = 0) -> bool:
+    """Tells whether dense attention is as fast for an input of `length`, whatever the sparsity: if it is short."""
+    return length < DENSE_INPUT * block_size + num_global_tokens
+
+
+def check_sparsity(value: float, name: str = "sparsity") -> None:
+    """Checks the part of the key blocks that a head leaves out.
+
+    Raises:
+        ValueError: If it lies outside [0, 1).
+    """
+    if not 0 <= value < 1:
+        raise ValueError(
+            f"{name}={value!r} must lie in [0, 1): it is the part of the key blocks that a head leaves out, 0 for full "
+            "attention."
+        )
+
+
+def check_block_size(value: int, name: str = "block_size") -> None:
+    """Checks the number of keys in a block.
+
+    Raises:
+        ValueError: If it is not a positive integer.
+    """
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(
+            f"{name}={value!r} must be a positive integer: 64 by default, 16, 32 or 128 are fast as well."
+        )
+
+
+def sparsity_logit(sparsity: float) -> float:
+    """Gives the parameter of a head's sparsity; `torch.sigmoid` gives the sparsity back.
+
+    It is minus infinity for a sparsity of 0, and no gradient moves it from there: the head stays dense.
+
+    Raises:
+        ValueError: If the sparsity lies outside [0, 1).
+    """
+    check_sparsity(sparsity)
+    return math.log(sparsity) - math.log1p(-sparsity) if sparsity else -math.inf
+
+
+def sparsity_penalty(sparsities: Tensor, target: float) -> Tensor:
+    """Mean squared distance of the heads' sparsities `(heads,)` to a target: a scalar to add to the loss."""
+    return (sparsities - target).square().mean()
+
+
+__all__ = [
+    "block_bias",
+    "block_sparse_attention",
+    "check_block_size",
+    "check_sparsity",
+    "prefers_dense",
+    "sparsity_logit",
+    "sparsity_penalty",
+]

@@ -1,0 +1,126 @@
+"""What must always hold, for every kind of layer and every axis that sizes shrink along."""
+
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification
+
+import hf_elastic
+from hf_elastic import SubnetConfig, extract, rank
+from hf_elastic.compression.cost import count_flops, count_parameters
+
+from .architectures import ARCHITECTURES, SUBNETS, make_config
+from .conftest import HEADS, first_output, make_inputs, make_labels, randomize
+
+SIZES = [*SUBNETS, SubnetConfig(layers=(2,), hidden_size=8)]
+
+
+def make_model(architecture, class_name="ElasticForSequenceClassification", **settings):
+    return randomize(getattr(hf_elastic, class_name)(make_config(architecture, **settings))).eval()
+
+
+def inputs_for(model):
+    inputs = make_inputs(type(model).__name__)
+    if model.config.type_vocab_size < 2:
+        del inputs["token_type_ids"]
+    if model.config.pad_token_id:
+        padding = model.config.pad_token_id * (1 - inputs["attention_mask"])
+        inputs["input_ids"] = inputs["input_ids"] * inputs["attention_mask"] + padding
+    return inputs
+
+
+@pytest.mark.parametrize("size", SIZES, ids=[*SUBNETS, "one-layer"])
+@pytest.mark.parametrize("class_name", HEADS)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_an_extracted_member_computes_what_the_subnet_does(architecture, class_name, size):
+    model = make_model(architecture, class_name)
+    inputs = inputs_for(model)
+    with torch.no_grad():
+        expected, actual = model(**inputs, subnet=size), extract(model, size)(**inputs)
+    torch.testing.assert_close(first_output(actual), first_output(expected), atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_member_reloads_and_is_as_large_as_counted(architecture, tmp_path):
+    model = make_model(architecture)
+    for size in SUBNETS:
+        member = extract(model, size)
+        member.save_pretrained(tmp_path / size)
+        loaded, report = AutoModelForSequenceClassification.from_pretrained(tmp_path / size, output_loading_info=True)
+        assert not any(report.values())
+        torch.testing.assert_close(loaded(**inputs_for(model)).logits, member(**inputs_for(model)).logits)
+        assert sum(weight.numel() for weight in member.parameters()) == count_parameters(model, size).total
+
+
+@pytest.mark.parametrize("class_name", [name for name in HEADS if name != "ElasticModel"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_ranking_changes_the_order_but_not_the_output(architecture, class_name):
+    model = make_model(architecture, class_name)
+    inputs = inputs_for(model)
+    batch = inputs | make_labels(class_name)
+    before = model.base_model.layers[1].attention.q_proj.weight.clone()
+    with torch.no_grad():
+        expected = first_output(model(**inputs))
+        rank(model, [batch])
+        actual = first_output(model(**inputs))
+    torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
+    assert not torch.equal(model.base_model.layers[1].attention.q_proj.weight, before)
+    assert model.config.hidden_units_ranked
+
+
+@pytest.mark.parametrize("size", SIZES, ids=[*SUBNETS, "one-layer"])
+@pytest.mark.parametrize("class_name", HEADS)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_without_padding_the_output_is_the_same(architecture, class_name, size):
+    model = make_model(architecture, class_name)
+    inputs = inputs_for(model)
+    with torch.no_grad():
+        padded = model(**inputs, subnet=size, output_hidden_states=True)
+        unpadded = model(**inputs, subnet=size, output_hidden_states=True, unpad_inputs=True)
+    mask = inputs["attention_mask"].flatten(0, -2).bool()
+    for expected, actual in zip(padded.hidden_states, unpadded.hidden_states, strict=True):
+        torch.testing.assert_close(actual[mask], expected[mask], atol=1e-5, rtol=1e-5)
+        assert not actual[~mask].any()
+    expected, actual = first_output(padded), first_output(unpadded)
+    if expected.shape[:2] == mask.shape and expected.dim() >= 2 and "Sequence" not in class_name:
+        expected, actual = expected[mask], actual[mask]
+    torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("unpad_inputs", [False, True])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_weight_that_a_size_has_gets_a_gradient_and_no_other(architecture, unpad_inputs, checkpointing):
+    model = make_model(architecture, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0).train()
+    if checkpointing:
+        model.activation_checkpointing_enable()
+    batch = inputs_for(model) | make_labels("ElasticForSequenceClassification")
+    model(**batch, subnet="tiny", unpad_inputs=unpad_inputs).loss.backward()
+    kept = dict(extract(model, "tiny").named_parameters())
+    for name, weight in model.named_parameters():
+        in_layer = ".layers." in name
+        if in_layer and name.replace(".layers.3.", ".layers.1.") not in kept:
+            continue
+        if in_layer and not any(f".layers.{layer}." in name for layer in (0, 3)):
+            continue
+        assert weight.grad is not None, name
+        assert weight.grad.isfinite().all(), name
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_smaller_sizes_cost_less(architecture):
+    model = make_model(architecture)
+    for count in (count_flops, lambda model, size: count_parameters(model, size).total):
+        costs = [count(model, size) for size in SUBNETS]
+        assert costs == sorted(costs, reverse=True)
+        assert costs[0] > costs[-1]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_eager_attention_and_the_default_agree(architecture):
+    model = make_model(architecture)
+    inputs = inputs_for(model)
+    with torch.no_grad():
+        expected = model(**inputs).logits
+        model.set_attn_implementation("eager")
+        outputs = model(**inputs, output_attentions=True)
+    torch.testing.assert_close(outputs.logits, expected, atol=1e-5, rtol=1e-5)
