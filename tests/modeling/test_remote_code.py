@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,11 +16,12 @@ from hf_elastic import (
     ElasticTrainingArguments,
     extract,
 )
+from hf_elastic.modeling import modeling_elastic
 from hf_elastic.modeling.configuration_elastic import AUTO_MAP
 
 from ..conftest import make_inputs, randomize
 
-CODE_FILES = {"configuration_elastic.py", "modeling_elastic.py", "subnet_elastic.py"}
+CODE_FILES = {path.name for path in Path(modeling_elastic.__file__).parent.glob("*_elastic.py")}
 # Loads a checkpoint with three Auto classes, saves it from there, loads that, and prints the logits of both.
 SCRIPT = """
 import json, sys
