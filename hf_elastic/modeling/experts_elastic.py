@@ -24,10 +24,10 @@ class ElasticRouter(nn.Module):
     With `expert_weighting="softmax"`, the outputs count with the probabilities of the chosen experts, renormalized to
     sum to one (Mixtral, Jiang et al. 2024, https://arxiv.org/abs/2401.04088): experts that are copies of one network
     give this network's output. With `"unit"` each one counts exactly once: experts that are the parts of one network
-    add up to its output. As a constant has no gradient, this one takes that of the logarithm of the expert's
-    probability (a straight-through estimator, Bengio et al. 2013, https://arxiv.org/abs/1308.3432): the choice that
-    helps becomes more probable, at the expense of all other experts. The same holds for a single expert under
-    `"softmax"`, whose renormalized probability is constant, too.
+    add up to its output. These constant weights take the gradient of others (a straight-through estimator, Bengio et
+    al. 2013, https://arxiv.org/abs/1308.3432): of the renormalized probabilities times their number, which have the
+    same sum and say which of the chosen experts should have the larger part. A single expert, whose renormalized
+    probability is constant under either weighting, takes the gradient of its probability among all experts.
 
     A small error in the logits may be another choice. Autocast leaves them as precise as the weight therefore, and the
     weight is a parameter of this module rather than a linear layer, which quantization would round.
@@ -65,10 +65,14 @@ class ElasticRouter(nn.Module):
             index = torch.arange(num_experts, device=scores.device).expand_as(scores)
             return logits, scores.softmax(dim=-1) if self.weighting == "softmax" else None, index
         chosen, index = scores.topk(num_experts_per_tok, dim=-1)
-        if self.weighting == "softmax" and num_experts_per_tok > 1:
-            return logits, chosen.softmax(dim=-1), index
-        log_probabilities = chosen - scores.logsumexp(dim=-1, keepdim=True)
-        return logits, 1 + (log_probabilities - log_probabilities.detach()), index
+        if num_experts_per_tok == 1:
+            probabilities = (chosen - scores.logsumexp(dim=-1, keepdim=True)).exp()
+        else:
+            probabilities = chosen.softmax(dim=-1)
+            if self.weighting == "softmax":
+                return logits, probabilities, index
+        relaxed = num_experts_per_tok * probabilities
+        return logits, 1 + (relaxed - relaxed.detach()), index
 
 
 class ExpertWeights:
