@@ -76,13 +76,14 @@ def test_without_padding_the_output_is_the_same(architecture, class_name, size):
     with torch.no_grad():
         padded = model(**inputs, subnet=size, output_hidden_states=True)
         unpadded = model(**inputs, subnet=size, output_hidden_states=True, unpad_inputs=True)
-    mask = inputs["attention_mask"].flatten(0, -2).bool()
+    mask = inputs["attention_mask"].flatten().bool()
     for expected, actual in zip(padded.hidden_states, unpadded.hidden_states, strict=True):
+        expected, actual = expected.flatten(0, 1), actual.flatten(0, 1)
         torch.testing.assert_close(actual[mask], expected[mask], atol=1e-5, rtol=1e-5)
         assert not actual[~mask].any()
     expected, actual = first_output(padded), first_output(unpadded)
-    if expected.shape[:2] == mask.shape and expected.dim() >= 2 and "Sequence" not in class_name:
-        expected, actual = expected[mask], actual[mask]
+    if expected.shape[:2] == inputs["attention_mask"].shape:  # one output for each token
+        expected, actual = expected.flatten(0, 1)[mask], actual.flatten(0, 1)[mask]
     torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
 
 
@@ -124,3 +125,13 @@ def test_eager_attention_and_the_default_agree(architecture):
         model.set_attn_implementation("eager")
         outputs = model(**inputs, output_attentions=True)
     torch.testing.assert_close(outputs.logits, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_padding_that_is_taken_out_is_no_answer():
+    model = make_model("bert", "ElasticForQuestionAnswering")
+    inputs = inputs_for(model)
+    outputs = model(**inputs, unpad_inputs=True)
+    padding = ~inputs["attention_mask"].bool()
+    for logits in (outputs.start_logits, outputs.end_logits):
+        assert (logits[padding] == torch.finfo(logits.dtype).min).all()
+        assert logits[~padding].abs().max() < 100

@@ -218,6 +218,10 @@ class ElasticPreTrainedModel(PreTrainedModel):
         if isinstance(module, ElasticAttention) and module.layer_type == "block_sparse_attention":
             module.init_sparsity()
 
+    def unpads_inputs(self, unpad_inputs: bool | None) -> bool:
+        """Whether padding is taken out: what a call asks for, or else what the configuration says."""
+        return self.config.unpad_inputs if unpad_inputs is None else unpad_inputs
+
     @contextmanager
     def use_subnet(self, subnet: str | SubnetConfig | None) -> Iterator[None]:
         """Makes a sub-network what every forward pass without `subnet` runs, until the block ends.
@@ -348,10 +352,9 @@ class ElasticModel(ElasticPreTrainedModel):
             "position_ids": position_ids,
             "inputs_embeds": inputs_embeds,
         }
-        unpad_inputs = self.config.unpad_inputs if unpad_inputs is None else unpad_inputs
         unpadding = None
         wants_weights = kwargs.get("output_attentions", self.config.output_attentions)
-        if unpad_inputs and attention_mask is not None and not wants_weights:
+        if self.unpads_inputs(unpad_inputs) and attention_mask is not None and not wants_weights:
             unpadding = Unpadding.of(attention_mask)
         if unpadding is not None:
             inputs = {name: unpadding.unpad(value) for name, value in inputs.items()}
@@ -727,7 +730,9 @@ class ElasticForQuestionAnswering(ElasticPreTrainedModel):
             num_items_in_batch (`int`, *optional*):
                 What the summed losses of start and end are divided by; the number of answers by default.
 
-        See [`ElasticModel.forward`] for the other arguments. Both logits have the shape `(batch, length)`.
+        See [`ElasticModel.forward`] for the other arguments. Both logits have the shape `(batch, length)`. With
+        `unpad_inputs`, padding has the lowest logits that there are, so that it is no possible answer; otherwise it is
+        computed like a token, as transformers' models do.
         """
         outputs = self.model(
             input_ids,
@@ -739,7 +744,10 @@ class ElasticForQuestionAnswering(ElasticPreTrainedModel):
             return_dict=True,
             **kwargs,
         )
-        start_logits, end_logits = self.qa_outputs(self.dropout(self.head(outputs.last_hidden_state))).unbind(dim=-1)
+        logits = self.qa_outputs(self.dropout(self.head(outputs.last_hidden_state)))
+        if attention_mask is not None and self.unpads_inputs(kwargs.get("unpad_inputs")):
+            logits = logits.masked_fill(~attention_mask.bool().unsqueeze(-1), torch.finfo(logits.dtype).min)
+        start_logits, end_logits = logits.unbind(dim=-1)
         loss = None
         if start_positions is not None and end_positions is not None:
             loss = self.loss_function(
