@@ -11,6 +11,7 @@ from .auto import watch_auto_classes
 
 if TYPE_CHECKING:
     from .compression.convert import convert
+    from .compression.experts import copy_into_experts, split_into_experts
     from .compression.extract import extract
     from .compression.rank import rank
     from .compression.share import share_layers
@@ -35,9 +36,11 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "convert": "compression.convert",
+    "copy_into_experts": "compression.experts",
     "extract": "compression.extract",
     "rank": "compression.rank",
     "share_layers": "compression.share",
+    "split_into_experts": "compression.experts",
     "to_stock": "compression.stock",
     "export_family": "hub.exporting",
     "load_family": "hub.family",
@@ -67,11 +70,13 @@ __all__ = [
     "SubnetConfig",
     "UnpaddingCollator",
     "convert",
+    "copy_into_experts",
     "export_family",
     "extract",
     "load_family",
     "rank",
     "share_layers",
+    "split_into_experts",
     "to_stock",
 ]
 
