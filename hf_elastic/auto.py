@@ -24,6 +24,7 @@ _MODULES = (
     "slicing",
     "unpadding",
     "window_attention",
+    "window_pattern",
 )
 # What must be there before a class can be registered, and the name that shows that a module, if its import has begun,
 # has come far enough: importing our modeling file from within the import of a module it needs would fail.
