@@ -101,8 +101,8 @@ def main() -> None:
     rows = [[*row, *accuracies[row[0]]] for row in speed_rows(model, batches)]
     notes = (
         f"MiniLM-L6 (networks of 1,536 neurons), one thread, processor time, medians of turns: the first layer's "
-        f"network on 2,048 tokens, the model on 16 times 128. Validation accuracy after {options.epochs} epochs on up to "
-        f"{options.rows} rows, mean over the seeds {options.seeds}."
+        f"network on 2,048 tokens, the model on 16 times 128. Validation accuracy after {options.epochs} epochs on up "
+        f"to {options.rows} rows, mean over the seeds {options.seeds}."
     )
     header = [
         "variant",

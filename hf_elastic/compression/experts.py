@@ -219,8 +219,9 @@ def _split(mlp: ElasticMLP, num_experts: int, inputs: torch.Tensor) -> dict[str,
     """Gives the weights of a module of the parts of a network, found with inputs of shape (tokens, hidden)."""
     with torch.no_grad():
         activations = _activations(mlp, inputs).float()
-        # How alike two neurons' patterns of activity are, not how large: features of length one.
-        features = nn.functional.normalize(activations.abs().T, dim=1)
+        # Of length one, because it matters how alike two neurons' patterns of activity are, and not how large. A part
+        # of the tokens shows them as well as all, in a fraction of the time.
+        features = nn.functional.normalize(activations[::4].abs().T.contiguous(), dim=1)
         clusters = balanced_clusters(features, num_experts)
         down = mlp.down_proj.weight.float()
         energy = torch.stack([(activations[:, c] @ down[:, c].T).square().sum(dim=1) for c in clusters], dim=1)

@@ -78,9 +78,10 @@ class _Tiles:
     def cut(self, states: Tensor, size: int) -> Tensor:
         """Gives blocks in the dtype of the products, zeros after the end."""
         missing = -self.length % size
-        blocks = states.new_empty(*states.shape[:2], self.length + missing, states.shape[-1], dtype=self.dtype)
+        if not missing:
+            return states.to(self.dtype).reshape(-1, size, states.shape[-1])
+        blocks = states.new_zeros(*states.shape[:2], self.length + missing, states.shape[-1], dtype=self.dtype)
         blocks[:, :, : self.length] = states
-        blocks[:, :, self.length :] = 0
         return blocks.view(-1, size, states.shape[-1])
 
     def cut_queries(self, states: Tensor) -> Tensor:

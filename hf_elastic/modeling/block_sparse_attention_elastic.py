@@ -6,18 +6,18 @@ selects is ever computed, in training either.
 - Queries and keys are cut into blocks. Each query block of each head ranks the key blocks: first those that hold its
   own positions and those that hold global tokens, in order of position, then the others by similarity, the scaled
   product of the two blocks' mean vectors. Padding is left out of the means; blocks of padding only come last and are
-  never kept. MoBA (Lu et al. 2025, https://arxiv.org/abs/2502.13189) and NSA (Yuan et al. 2025,
-  https://arxiv.org/abs/2502.11089) rank blocks by pooled products as well, for each query and up to a fixed number;
-  BigBird (Zaheer et al. 2020, https://arxiv.org/abs/2007.14062) keeps local and global blocks always, as here.
+  never kept. SpargeAttention (Zhang et al. 2025, https://arxiv.org/abs/2502.18137) predicts scores from the means of
+  both sides for trained models, MoBA (Lu et al. 2025, https://arxiv.org/abs/2502.13189) and NSA (Yuan et al. 2025,
+  https://arxiv.org/abs/2502.11089) train with a fixed number of key blocks for each query; BigBird (Zaheer et al.
+  2020, https://arxiv.org/abs/2007.14062) keeps local and global blocks always.
 - Where n key blocks hold tokens, a head of sparsity s has the budget k = (1 - s) n. In evaluation it attends to the
   first round(k) blocks, halves rounded up, but always to its own and the global ones, and to one at least.
-- In training the block of rank r (0, 1, ...) has the gate sigmoid((k - r - 0.5) / T), which multiplies the
-  exponentials of its scores, as the ramp of adaptive spans does (Sukhbaatar et al. 2019,
-  https://arxiv.org/abs/1905.07799). A gate is at least 0.5 where evaluation keeps the block. T is an eighth of a block,
-  and gates that are further than 4 T from their threshold count as 0 or 1. So one block is gated, that of rank
-  floor(k); it moves k, hence the sparsity, and training computes no block beyond it. Sparsity 0 is full attention in
-  training too.
-- Blocks that are always kept are not gated: a head whose budget they exceed by half a block gets no gradient.
+- In training the block of rank r = 0, 1, ... has the gate k - r, clipped to [0, 1], which multiplies the exponentials
+  of its scores: the ramp of adaptive spans (Sukhbaatar et al. 2019, https://arxiv.org/abs/1905.07799), one block wide.
+  Evaluation keeps the blocks whose gate is at least 0.5. So only the last of ceil(k) blocks is gated; it gives the
+  sparsity its gradient wherever k lies, and training computes nothing beyond it, where a sigmoid would either need
+  more blocks or be flat between two of them. Sparsity 0 is full attention in training as well.
+- Blocks that are always kept are not gated: a head gets no gradient from a query block where they exceed its budget.
 """
 
 import math
@@ -26,12 +26,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
-from torch.nn.functional import logsigmoid, pad
+from torch.nn.functional import pad
 
 from .attend_blocks_elastic import attend_blocks
 
-GATE_TEMPERATURE = 0.125  # in blocks
-GATE_REACH = 4 * GATE_TEMPERATURE
 # Key blocks that a query block spans, and that many blocks make an input long. Wider query blocks run 10% faster, but
 # share their selection among more queries, and in short inputs their own blocks are most of the budget.
 SPAN, LONG_SPAN, LONG_INPUT = 2, 4, 32
@@ -170,14 +168,9 @@ def select_blocks(
     num_filled = num_filled[:, None, None]  # (batch or 1, 1, 1)
     num_first = num_first[:, None].clamp(min=1)  # (batch or 1, 1, query blocks)
     budget = (1 - sparsity.float()[:, None]) * num_filled  # (batch or 1, heads, 1)
-    if training:
-        kept = torch.maximum(torch.minimum(budget.long() + 1, num_filled), num_first)
-        distance = budget - kept + 0.5
-        is_gated = (kept > num_first) & (distance < GATE_REACH)
-        last_log_gate = torch.where(is_gated, logsigmoid(distance / GATE_TEMPERATURE), 0.0)
-    else:
-        kept = torch.maximum((budget + 0.5).long(), num_first)
-        last_log_gate = torch.zeros_like(kept, dtype=torch.float32)
+    kept = torch.maximum((budget.ceil() if training else (budget + 0.5).floor()).long(), num_first)
+    is_gated = (kept > num_first) & training
+    last_log_gate = torch.where(is_gated, budget - kept + 1, 1.0).log()
     shape = order.shape[:3]
     return BlockSelection(order, kept.expand(shape), last_log_gate.expand(shape))
 
@@ -185,7 +178,7 @@ def select_blocks(
 def _rank_blocks(
     query: Tensor, key: Tensor, padding_mask: Tensor | None, scaling: float, block_size: int, num_global_tokens: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gives the order, how many key blocks of a row hold tokens, and how many of these come first whatever they hold."""
+    """Gives the order, the number of key blocks of a row that hold tokens, and of those among them that come first."""
     span = _span(query.shape[2], block_size)
     pooled_query, pooled_key = _pool(query, padding_mask, span * block_size), _pool(key, padding_mask, block_size)
     with torch.autocast(query.device.type, enabled=False):
@@ -236,16 +229,17 @@ def flex_block_attention(
 ) -> Tensor:
     """Hard selection through FlexAttention, whose block mask is the selection: `torch.compile` makes it one kernel."""
     length, query_size = query.shape[2], _span(query.shape[2], block_size) * block_size
+    is_kept = order.argsort(dim=-1) < kept[..., None]  # (batch, heads, query blocks, key blocks)
 
-    def is_token(row: Tensor, head: Tensor, query_position: Tensor, key_position: Tensor) -> Tensor:
-        return padding_mask[row, key_position]
+    def sees(row: Tensor, head: Tensor, query_position: Tensor, key_position: Tensor) -> Tensor:
+        is_seen = is_kept[row, head, query_position // query_size, key_position // block_size]
+        return is_seen if padding_mask is None else is_seen & padding_mask[row, key_position]
 
+    counts, indices = kept.int(), is_kept.int().argsort(dim=-1, descending=True, stable=True).int()
+    # Without padding the kernel need not ask `sees` about single positions: kept blocks are full.
+    blocks = (counts, indices) if padding_mask is not None else (torch.zeros_like(counts), indices, counts, indices)
     block_mask = BlockMask.from_kv_blocks(
-        kept.int(),
-        order.int(),
-        BLOCK_SIZE=(query_size, block_size),
-        mask_mod=None if padding_mask is None else is_token,
-        seq_lengths=(length, length),
+        *blocks, BLOCK_SIZE=(query_size, block_size), mask_mod=sees, seq_lengths=(length, length)
     )
     # The sizes of the kernel's own blocks have to divide those of the mask, which their defaults do not.
     options = {"BLOCK_M": min(query_size, 64), "BLOCK_N": min(block_size, 64), "FORCE_USE_FLEX_ATTENTION": True}
@@ -271,7 +265,7 @@ def check_sparsity(value: float, name: str = "sparsity") -> None:
     """
     if not 0 <= value < 1:
         raise ValueError(
-            f"{name}={value!r} must lie in [0, 1): it is the part of the key blocks that a head leaves out, 0 for full "
+            f"{name}={value!r} must lie in [0, 1): it is the part of the key blocks that a head leaves out; 0 is full "
             "attention."
         )
 
@@ -283,9 +277,7 @@ def check_block_size(value: int, name: str = "block_size") -> None:
         ValueError: If it is not a positive integer.
     """
     if not isinstance(value, int) or value < 1:
-        raise ValueError(
-            f"{name}={value!r} must be a positive integer: 64 by default, 16, 32 or 128 are fast as well."
-        )
+        raise ValueError(f"{name}={value!r} must be a positive number of positions, e.g. 64, the default.")
 
 
 def sparsity_logit(sparsity: float) -> float:

@@ -1,105 +1,26 @@
-"""Sliding-window attention with global tokens and random blocks, computed as blocks.
+"""Attention under a sliding window with global tokens and random blocks, computed as blocks.
 
-What is distinctive: the keys that no query of a block sees are never multiplied, in either direction, and memory grows
-linearly with the length. [`WindowPattern.dense_mask`] defines what a pattern means; three computations equal it:
+What is distinctive: keys that no query of a block sees are never multiplied, in either direction, and memory grows
+linearly with the length. [`WindowPattern.dense_mask`] defines the result; three computations give it:
 
 - on a CPU a loop over blocks of queries, each one call of the flash kernel on a view of the keys around it;
 - under `torch.compile` on CUDA FlexAttention, which skips the blocks that its block mask leaves out;
 - everywhere else (other devices, dropout, exported code) all blocks as one batch of `scaled_dot_product_attention`.
-
-The patterns are those of Longformer (Beltagy et al. 2020, https://arxiv.org/abs/2004.05150), BigBird (Zaheer et al.
-2020, https://arxiv.org/abs/2007.14062) and ModernBERT's local layers (Warner et al. 2024,
-https://arxiv.org/abs/2412.13663).
 """
 
 import re
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 
 import torch
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.functional import pad, scaled_dot_product_attention
 
+from .window_pattern_elastic import WindowPattern
+
 aten = torch.ops.aten
 # The operators' namespace: the package's module and the copies that checkpoints carry differ in their names.
 NAMESPACE = re.sub(r"\W", "_", __name__)
-
-
-@dataclass(frozen=True)
-class WindowPattern:
-    """Which keys a query sees, whatever the length.
-
-    Args:
-        window (`int`):
-            Distance up to which a query sees keys on either side: `|query - key| <= window`, as in ModernBERT's
-            `sliding_window`.
-        num_global_tokens (`int`, defaults to 0):
-            That many first positions see everything and are seen by everything.
-        num_random_blocks (`int`, defaults to 0):
-            Every block of queries sees that many more blocks of keys, drawn once and for all among those that neither
-            the window reaches nor the global tokens fill; fewer where the shortest choice has fewer.
-        block_size (`int`, defaults to 64):
-            Positions in a block, of the random ones as well as of the computation.
-        seed (`int`, defaults to 0):
-            Sets the random blocks apart, e.g. the layer's index.
-
-    Raises:
-        ValueError: If a count is negative or the block size is not positive.
-    """
-
-    window: int
-    num_global_tokens: int = 0
-    num_random_blocks: int = 0
-    block_size: int = 64
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, smallest in (("window", 0), ("num_global_tokens", 0), ("num_random_blocks", 0), ("block_size", 1)):
-            value = getattr(self, name)
-            if value < smallest:
-                raise ValueError(f"{name}={value} is not possible: give {smallest} or more.")
-
-    @property
-    def reach(self) -> int:
-        """Blocks that the window touches on either side of a block of queries."""
-        return -(-self.window // self.block_size)
-
-    def random_blocks(self, length: int, device: torch.device | str) -> torch.LongTensor:
-        """Draws the random blocks: the same ones on every device and in every process, other ones for another length.
-
-        Args:
-            length (`int`):
-                Number of positions.
-            device (`torch.device`):
-                Where the result lies.
-
-        Returns:
-            `torch.LongTensor` of shape `(num_query_blocks, count)`: Indices of key blocks in ascending order; `count`
-            is `num_random_blocks`, or what is left to the query block that has fewest to choose from.
-        """
-        num_blocks = (length + self.block_size - 1) // self.block_size
-        num_global_blocks = self.num_global_tokens // self.block_size
-        num_left = num_blocks - min(2 * self.reach + 1, num_blocks) - num_global_blocks
-        count = max(0, min(self.num_random_blocks, num_left))
-        blocks = torch.arange(num_blocks, device=device)
-        covered = ((blocks[:, None] - blocks).abs() <= self.reach) | (blocks < num_global_blocks)
-        lots = scramble(scramble(blocks + scramble(self.seed))[:, None] + blocks)
-        return lots.masked_fill(covered, torch.iinfo(lots.dtype).max).topk(count, largest=False).indices.sort().values
-
-    def sees(
-        self, queries: torch.LongTensor, keys: torch.LongTensor, random_blocks: torch.LongTensor
-    ) -> torch.BoolTensor:
-        """Tells which queries see which keys, given as positions that broadcast, and what `random_blocks` gave."""
-        visible = (queries - keys).abs() <= self.window
-        visible = visible | (queries < self.num_global_tokens) | (keys < self.num_global_tokens)
-        for choice in range(random_blocks.shape[1]):
-            visible = visible | (random_blocks[queries // self.block_size, choice] == keys // self.block_size)
-        return visible
-
-    def dense_mask(self, length: int, device: torch.device | str) -> torch.BoolTensor:
-        """Writes the pattern out as a tensor of shape `(length, length)`, `True` where a query sees a key."""
-        positions = torch.arange(length, device=device)
-        return self.sees(positions[:, None], positions, self.random_blocks(length, device))
 
 
 def window_attention(
@@ -129,10 +50,11 @@ def window_attention(
         `torch.Tensor` of shape `(batch, heads, length, head_dim)`: The context; finite in padded rows, but arbitrary.
 
     Raises:
-        ValueError: If keys or the padding mask do not fit the queries.
+        ValueError: If keys, values or the padding mask do not fit the queries.
     """
-    if key.shape != query.shape:
-        raise ValueError(f"key has the shape {tuple(key.shape)}: give that of query, {tuple(query.shape)}.")
+    for name, states in (("key", key), ("value", value)):
+        if states.shape != query.shape:
+            raise ValueError(f"{name} has the shape {tuple(states.shape)}: give that of query, {tuple(query.shape)}.")
     rows = (query.shape[0], query.shape[2])
     if padding_mask is not None and (padding_mask.shape != rows or padding_mask.dtype != torch.bool):
         raise ValueError(
@@ -140,9 +62,10 @@ def window_attention(
             f"shape {rows}, True for tokens."
         )
     device = query.device.type
-    if torch.is_autocast_enabled(device):
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         query, key, value = (states.to(torch.get_autocast_dtype(device)) for states in (query, key, value))
     compiling = torch.compiler.is_dynamo_compiling()
+    # Exported graphs keep to common operators.
     exporting = (torch.compiler.is_compiling() and not compiling) or torch.jit.is_tracing()
     if device == "cpu" and dropout == 0 and not exporting:
         return looped_window_attention(query, key, value, padding_mask, list(astuple(pattern)), scaling)[0]
@@ -152,7 +75,13 @@ def window_attention(
 
 
 def prefers_dense(length: int, pattern: WindowPattern) -> bool:
-    """Tells whether scaled dot product attention under the whole mask takes less time, as it does on short inputs."""
+    """Tells whether scaled dot product attention under [`WindowPattern.dense_mask`] takes less time on a length.
+
+    It does on short inputs. A graph that is exported for all lengths also has to be dense, because the number of
+    blocks is not known there.
+    """
+    if not isinstance(length, int):  # of `torch.export` and `torch.jit.trace` with dynamic shapes
+        return True
     size, num_global = pattern.block_size, pattern.num_global_tokens
     # Global tokens cost twice: as keys of every query, and as queries of every key.
     keys_per_query = size + 2 * pattern.window + size * pattern.num_random_blocks + 2 * num_global
@@ -171,13 +100,16 @@ def looped_window_attention(
     pattern: list[int],
     scaling: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Calls PyTorch's flash kernel for the CPU block by block. Gives the context and the logarithms of the softmax sums.
+    """Calls PyTorch's flash kernel for the CPU once per block of queries.
 
-    An operator, so that compiled code does not hold the loop unrolled for one number of blocks.
+    An operator, because compiled code would hold the loop unrolled, for one number of blocks.
+
+    Returns:
+        The context, and for each query the logarithm of the sum that its softmax divides by.
     """
     query, key, value = (with_unit_stride(states) for states in (query, key, value))
     output, logsumexp = empty_states(query), empty_states(query[..., 0], at_least_float32(query.dtype))
-    for queries, keys, bias in walk_blocks(WindowPattern(*pattern), query.shape[2], padding_mask):
+    for queries, keys, bias in walk_blocks(WindowPattern(*pattern), query.shape[2], padding_mask, logsumexp.dtype):
         output[:, :, queries], logsumexp[:, :, queries] = aten._scaled_dot_product_flash_attention_for_cpu(
             query[:, :, queries], take(key, keys), take(value, keys), attn_mask=bias, scale=scaling
         )
@@ -210,7 +142,7 @@ def looped_window_attention_backward(
     grad_query = empty_states(query)
     # Every block adds to the gradients of global keys: sixteen bits would lose the later ones.
     grad_key, grad_value = (empty_states(key, at_least_float32(key.dtype)).zero_() for _ in range(2))
-    for queries, keys, bias in walk_blocks(WindowPattern(*pattern), query.shape[2], padding_mask):
+    for queries, keys, bias in walk_blocks(WindowPattern(*pattern), query.shape[2], padding_mask, logsumexp.dtype):
         grad_query[:, :, queries], *grads = aten._scaled_dot_product_flash_attention_for_cpu_backward(
             grad_output[:, :, queries],
             query[:, :, queries],
@@ -233,38 +165,38 @@ def _(grad_output, output, logsumexp, query, key, value, padding_mask, pattern, 
     return empty_states(query), empty_states(key), empty_states(value)
 
 
-def save_for_backward(ctx, inputs, output):
+def _setup_context(ctx, inputs, output):
     *tensors, ctx.pattern, ctx.scaling = inputs
     ctx.save_for_backward(*output, *tensors)
 
 
-def backward(ctx, grad_output, _):
+def _backward(ctx, grad_output, _):
     grads = looped_window_attention_backward(grad_output, *ctx.saved_tensors, ctx.pattern, ctx.scaling)
     return *grads, None, None, None
 
 
-looped_window_attention.register_autograd(backward, setup_context=save_for_backward)
+looped_window_attention.register_autograd(_backward, setup_context=_setup_context)
 
 
 def walk_blocks(
-    pattern: WindowPattern, length: int, padding_mask: torch.BoolTensor | None
+    pattern: WindowPattern, length: int, padding_mask: torch.BoolTensor | None, dtype: torch.dtype
 ) -> Iterator[tuple[slice, list[slice], torch.Tensor | None]]:
     """Goes through the blocks of queries, the global tokens first, as a block of their own.
 
     Yields:
         The positions of the queries; the positions of all keys that one of them sees, as separate runs; and what is
-        added to the scores, of a shape that broadcasts to `(batch, heads, queries, keys)`.
+        added to the scores, of the given type and a shape that broadcasts to `(batch, heads, queries, keys)`.
     """
     size, window = pattern.block_size, min(pattern.window, length)
     num_global = min(pattern.num_global_tokens, length)
     padding = None
     if padding_mask is not None and not padding_mask.all():
-        padding = bias_of(padding_mask, torch.float32)[:, None]
+        padding = bias_of(padding_mask, dtype)[:, None]
     if num_global:
         yield slice(0, num_global), [slice(0, length)], None if padding is None else padding[:, :, None]
     # One block's window, for the keys from `window` before the block to `window` after it.
     distances = torch.arange(-window, size + window) - torch.arange(size)[:, None]
-    band = bias_of(distances.abs() <= window, torch.float32)[None, None]
+    band = bias_of(distances.abs() <= window, dtype)[None, None]
     random_blocks = pattern.random_blocks(length, "cpu").tolist()
     start = num_global
     while start < length:
@@ -359,7 +291,8 @@ def seen_key_blocks(
     key_blocks = torch.cat([near_blocks, random_blocks], dim=1)
     queries = (blocks[:, None] * size + within)[:, :, None]
     keys = (key_blocks[:, :, None] * size + within).view(num_blocks, 1, key_blocks.shape[1] * size)
-    visible = pattern.sees(queries, keys, random_blocks) & (keys >= pattern.num_global_tokens) & (keys < length)
+    visible = pattern.visibility(length, device)(queries, keys)
+    visible = visible & (keys >= pattern.num_global_tokens) & (keys < length)
     return key_blocks.clamp(0, num_blocks - 1).view(-1), visible
 
 
@@ -377,14 +310,14 @@ def flex_window_attention(
     all layers of the same pattern, because equal computations of a graph are merged.
     """
     length = query.shape[2]
-    random_blocks = pattern.random_blocks(length, query.device)
+    sees = pattern.visibility(length, query.device)
 
-    def sees(row: torch.Tensor, head: torch.Tensor, query_position: torch.Tensor, key_position: torch.Tensor):
-        visible = pattern.sees(query_position, key_position, random_blocks)
+    def mask_mod(row: torch.Tensor, head: torch.Tensor, query_position: torch.Tensor, key_position: torch.Tensor):
+        visible = sees(query_position, key_position)
         return visible if padding_mask is None else visible & padding_mask[row, key_position]
 
     num_rows = None if padding_mask is None else len(padding_mask)
-    block_mask = create_block_mask(sees, num_rows, None, length, length, device=query.device)
+    block_mask = create_block_mask(mask_mod, num_rows, None, length, length, device=query.device)
     return flex_attention(query, key, value, block_mask=block_mask, scale=scaling)
 
 
@@ -407,13 +340,6 @@ def empty_states(like: torch.Tensor, dtype: torch.dtype | None = None) -> torch.
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:
     """Gives the precision of sums over values of a type."""
     return torch.promote_types(dtype, torch.float32)
-
-
-def scramble(values: torch.LongTensor | int) -> torch.LongTensor | int:
-    """Hashes to 32 bits: unlike a random generator, alike on all devices and part of compiled graphs."""
-    for _ in range(2):
-        values = ((values ^ (values >> 16)) * 0x45D9F3B) & 0xFFFFFFFF
-    return values ^ (values >> 16)
 
 
 __all__ = ["WindowPattern", "prefers_dense", "window_attention"]
