@@ -65,6 +65,7 @@ def _describe(
     model: "ElasticPreTrainedModel", name: str, subnet: "SubnetConfig | None", sequence_length: int, latency: bool
 ) -> dict[str, str]:
     from ..compression.cost import count_flops, count_parameters, measure_latency
+    from ..compression.sparsity import head_sparsities
     from ..hub.table import with_unit
 
     layers = model.resolve_subnet(subnet).layer_sizes(model.config)
@@ -82,6 +83,9 @@ def _describe(
     if any(layer.num_experts > 1 for layer in model.config.layer_sizes()):
         row["experts"] = _span(layer.num_experts for layer in layers)
         row["active"] = _span(layer.num_experts_per_tok for layer in layers)
+    sparsities = [sparsity for heads in head_sparsities(model, subnet).values() for sparsity in heads]
+    if sparsities:
+        row["sparsity"] = f"{min(sparsities):.2f}–{max(sparsities):.2f}"
     if latency:
         row["ms"] = f"{measure_latency(model, subnet, sequence_length).milliseconds:.1f}"
     return row
