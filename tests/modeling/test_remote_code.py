@@ -20,6 +20,7 @@ from hf_elastic.modeling import modeling_elastic
 from hf_elastic.modeling.configuration_elastic import AUTO_MAP
 
 from ..conftest import make_inputs, randomize
+from ..test_architectures import inputs_for, make_model
 
 CODE_FILES = {path.name for path in Path(modeling_elastic.__file__).parent.glob("*_elastic.py")}
 # Loads a checkpoint with three Auto classes, saves it from there, loads that, and prints the logits of both.
@@ -40,7 +41,7 @@ for folder in (checkpoint, again):
         assert model(**inputs, subnet=subnet).logits.tolist() != logits[-1]
     for other in ("AutoModel", "AutoModelForTokenClassification", "AutoModelForQuestionAnswering"):
         encoder = getattr(transformers, other).from_pretrained(folder, trust_remote_code=True).base_model
-        assert torch.equal(encoder.layers[0].mlp.up_proj.weight, model.model.layers[0].mlp.up_proj.weight)
+        assert torch.equal(encoder.layers[0].mlp_norm.weight, model.model.layers[0].mlp_norm.weight)
     model.save_pretrained(again)
 print("LOGITS", json.dumps(logits))
 """
@@ -84,6 +85,22 @@ def test_loads_and_saves_again_without_the_package(model_class, auto_class, memb
     for folder in ("checkpoint", "again"):
         assert {file.name for file in (tmp_path / folder).glob("*.py")} == CODE_FILES
         assert json.loads((tmp_path / folder / "config.json").read_text())["auto_map"] == AUTO_MAP
+
+
+@pytest.mark.parametrize(
+    ("architecture", "settings"),
+    [("modernbert", {}), ("sparse", {"dense_fallback": False}), ("window", {"dense_fallback": False}), ("experts", {})],
+)
+def test_all_kinds_of_layers_load_without_the_package(architecture, settings, tmp_path):
+    model = make_model(architecture, **settings)
+    model.save_pretrained(tmp_path / "checkpoint")
+    inputs = inputs_for(model)
+    arguments = {name: value.tolist() for name, value in inputs.items()}
+    first, second = run_without_package(
+        tmp_path, tmp_path / "checkpoint", "AutoModelForSequenceClassification", arguments, "small"
+    )
+    torch.testing.assert_close(torch.tensor(first), model(**inputs).logits, atol=1e-6, rtol=1e-6)
+    assert second == first
 
 
 def test_a_checkpoint_of_the_trainer_loads_without_the_package(tiny_config, tmp_path):
