@@ -361,7 +361,8 @@ class ElasticModel(ElasticPreTrainedModel):
         mask = None if unpadding is not None else attention_mask
         if self.training and any(size.num_experts > 1 for size in self.layer_sizes):
             kwargs["output_router_logits"] = True
-        outputs = self.encode(**inputs, attention_mask=mask, unpadding=unpadding, subnet=active, return_dict=True, **kwargs)
+        inputs |= {"attention_mask": mask, "unpadding": unpadding, "subnet": active, "return_dict": True}
+        outputs = self.encode(**inputs, **kwargs)
         if self.training:
             outputs.auxiliary_loss = self.auxiliary_loss(active, outputs.router_logits, mask)
         if unpadding is not None:

@@ -89,7 +89,12 @@ def test_loads_and_saves_again_without_the_package(model_class, auto_class, memb
 
 @pytest.mark.parametrize(
     ("architecture", "settings"),
-    [("modernbert", {}), ("sparse", {"dense_fallback": False}), ("window", {"dense_fallback": False}), ("experts", {})],
+    [
+        ("modernbert", {}),
+        ("sparse", {"dense_fallback": False}),
+        ("window", {"dense_fallback": False}),
+        ("experts", {}),
+    ],
 )
 def test_all_kinds_of_layers_load_without_the_package(architecture, settings, tmp_path):
     model = make_model(architecture, **settings)
