@@ -71,7 +71,7 @@ def split_into_experts(
     sizes = _sizes_with_experts(model, num_experts, num_experts_per_tok, layers, "unit")
     for size in sizes.values():
         if size.intermediate_size % num_experts:
-            possible = [n for n in range(2, size.intermediate_size + 1) if size.intermediate_size % n == 0]
+            possible = [n for n in range(2, 65) if size.intermediate_size % n == 0]
             raise ValueError(
                 f"num_experts={num_experts} does not divide intermediate_size={size.intermediate_size} of layer "
                 f"{size.layer}: possible are {possible}."
