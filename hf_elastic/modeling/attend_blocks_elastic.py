@@ -234,12 +234,12 @@ def _attend_blocks_backward(
             if group.weight is not None:
                 grad_states *= group.weight
             grad_value.index_add_(0, group.blocks, grad_states.view(-1, *grad_value.shape[1:]))
-            torch.baddbmm(no_bias, grad_scores.mT, tile_queries, alpha=scaling, out=grad_states)
+            torch.bmm(grad_scores.mT, tile_queries, out=grad_states)
             grad_key.index_add_(0, group.blocks, grad_states.view(-1, *grad_key.shape[1:]))
-            torch.baddbmm(no_bias, grad_scores, group.key, alpha=scaling, out=grad_query[group.tiles])
+            torch.bmm(grad_scores, group.key, out=grad_query[group.tiles])
     return (
-        tiles.join(tiles.unsort(grad_query), query),
-        tiles.join(grad_key, key),
+        tiles.join(tiles.unsort(grad_query.mul_(scaling)), query),
+        tiles.join(grad_key.mul_(scaling), key),
         tiles.join(grad_value, value),
         tiles.unsort(grad_gate).view(kept.shape),
     )

@@ -3,13 +3,14 @@
 What is distinctive: a head's sparsity is one number that gets a gradient, and no score outside the blocks that a head
 selects is ever computed, in training either.
 
-- Queries and keys are cut into blocks. Each query block of each head ranks the key blocks: first those that hold its
-  own positions and those that hold global tokens, in order of position, then the others by similarity, the scaled
-  product of the two blocks' mean vectors. Padding is left out of the means; blocks of padding only come last and are
-  never kept. SpargeAttention (Zhang et al. 2025, https://arxiv.org/abs/2502.18137) predicts scores from the means of
-  both sides for trained models, MoBA (Lu et al. 2025, https://arxiv.org/abs/2502.13189) and NSA (Yuan et al. 2025,
-  https://arxiv.org/abs/2502.11089) train with a fixed number of key blocks for each query; BigBird (Zaheer et al.
-  2020, https://arxiv.org/abs/2007.14062) keeps local and global blocks always.
+- Keys are cut into blocks, queries into blocks that span two of those, or four where the input has 32 or more. Each
+  query block of each head ranks the key blocks: first those that hold its own positions and those that hold global
+  tokens, in order of position, then the others by similarity, the scaled product of the two blocks' mean vectors.
+  Padding is left out of the means; blocks of padding only come last and are never kept. SpargeAttention (Zhang et al.
+  2025, https://arxiv.org/abs/2502.18137) predicts scores from the means of both sides in trained models, MoBA (Lu et
+  al. 2025, https://arxiv.org/abs/2502.13189) and NSA (Yuan et al. 2025, https://arxiv.org/abs/2502.11089) train with a
+  fixed number of key blocks for each query; BigBird (Zaheer et al. 2020, https://arxiv.org/abs/2007.14062) always keeps
+  local and global blocks.
 - Where n key blocks hold tokens, a head of sparsity s has the budget k = (1 - s) n. In evaluation it attends to the
   first round(k) blocks, halves rounded up, but always to its own and the global ones, and to one at least.
 - In training the block of rank r = 0, 1, ... has the gate k - r, clipped to [0, 1], which multiplies the exponentials
@@ -31,11 +32,11 @@ from torch.nn.functional import pad
 from .attend_blocks_elastic import attend_blocks
 
 # Key blocks that a query block spans, and that many blocks make an input long. Wider query blocks run 10% faster, but
-# share their selection among more queries, and in short inputs their own blocks are most of the budget.
+# more queries share a selection, and in short inputs their own blocks would be most of the budget.
 SPAN, LONG_SPAN, LONG_INPUT = 2, 4, 32
-# In key blocks. Measured on one core with 12 heads of 64: below, ranking and loading blocks costs more than it saves.
+# In key blocks. Below that, ranking and loading blocks costs more than they save (one core, 12 heads of 64).
 DENSE_INPUT = 6
-FLEX_SIZES = (16, 32, 64, 128)  # that FlexAttention's kernels take as sizes of a block
+FLEX_BLOCK_SIZES = (16, 32, 64, 128)  # that FlexAttention's kernels can do
 
 
 class BlockSelection(NamedTuple):
@@ -248,7 +249,7 @@ def flex_block_attention(
 
 def _flex_is_faster(query: Tensor, block_size: int) -> bool:
     """Without `torch.compile` FlexAttention computes all scores, and on a CPU it is slower."""
-    is_possible = block_size in FLEX_SIZES and query.shape[-1] >= 16 and not torch.is_grad_enabled()
+    is_possible = block_size in FLEX_BLOCK_SIZES and query.shape[-1] >= 16 and not torch.is_grad_enabled()
     return torch.compiler.is_compiling() and query.is_cuda and is_possible
 
 
