@@ -18,7 +18,7 @@ from .hub.details import TrainingDetails
 from .hub.formats import check_formats
 from .hub.manifest import SUPERNET_NAME
 from .modeling.configuration_elastic import ElasticConfig
-from .modeling.subnet_elastic import SubnetConfig
+from .modeling.subnet_elastic import MULTIPLIERS, SubnetConfig
 from .resources import hub_configs_folder
 from .training.arguments import ElasticTrainingArguments
 
@@ -29,7 +29,6 @@ DEFAULT_SUBNETS: dict[str, dict[str, float]] = {
     "small": {"depth": 0.5, "width": 0.5},
     "tiny": {"depth": 0.34, "width": 0.5},
 }
-_MULTIPLIERS = ("width", "depth", "heads", "ffn", "hidden", "experts")
 
 
 @dataclass(frozen=True)
@@ -242,7 +241,7 @@ def check_sizes(sizes: Mapping[str, Mapping[str, float]]) -> None:
     for size, multipliers in sizes.items():
         if not isinstance(multipliers, Mapping):
             raise TypeError(f"subnets[{size!r}]={multipliers!r}: expected multipliers, e.g. {{width: 0.5}}.")
-        _check_keys(f"subnets[{size!r}]", multipliers, _MULTIPLIERS)
+        _check_keys(f"subnets[{size!r}]", multipliers, MULTIPLIERS)
         for name, value in multipliers.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
                 raise ValueError(f"subnets[{size!r}]: {name}={value!r} is no multiplier in (0, 1].")

@@ -135,3 +135,38 @@ def test_padding_that_is_taken_out_is_no_answer():
     for logits in (outputs.start_logits, outputs.end_logits):
         assert (logits[padding] == torch.finfo(logits.dtype).min).all()
         assert logits[~padding].abs().max() < 100
+
+
+@pytest.mark.parametrize("mode", ["eval", "train"])
+def test_a_tuple_of_outputs_has_the_order_of_berts(mode):
+    model = make_model("sparse", "ElasticModel")
+    getattr(model, mode)()
+    outputs = model(**inputs_for(model), output_hidden_states=True)
+    as_tuple = model(**inputs_for(model), output_hidden_states=True, return_dict=False)
+    assert list(outputs)[:3] == ["last_hidden_state", "pooler_output", "hidden_states"]
+    assert as_tuple[0].shape == (3, 11, 32)
+    assert as_tuple[1].shape == (3, 32)
+    assert len(as_tuple[2]) == 5
+
+
+@pytest.mark.parametrize("shape", [(3, 10), (2, 11), (3, 1, 11)])
+def test_a_mask_that_does_not_fit_is_an_error_before_padding_is_taken_out(shape):
+    model = make_model("bert")
+    mask = torch.ones(shape)
+    mask[0, ..., -1] = 0
+    with pytest.raises(ValueError, match=r"attention_mask of shape \(3, 11\), as the input, not"):
+        model(inputs_for(model)["input_ids"], attention_mask=mask, unpad_inputs=True)
+
+
+def test_reentrant_checkpointing_is_refused_where_routers_would_not_learn():
+    model = make_model("experts").train()
+    model.activation_checkpointing_enable({"use_reentrant": True})
+    with pytest.raises(ValueError, match="use_reentrant"):
+        model(**inputs_for(model), **make_labels("ElasticForSequenceClassification"))
+
+
+def test_attention_that_is_changed_in_a_finished_model_is_refused():
+    model = make_model("bert")
+    model.config.sparse_attention = True
+    with pytest.raises(ValueError, match="'block_sparse_attention' of layer 0, .*sparse_attention=True"):
+        model(**inputs_for(model))

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..modeling.subnet_elastic import MULTIPLIERS
+
 if TYPE_CHECKING:
     from ..tasks.text_classification import TextClassificationData
 
@@ -35,7 +37,7 @@ Subnets = Annotated[
     typer.Option(
         "--subnet",
         metavar="NAME=KEY:VALUE,…",
-        help="A size by its multipliers of width, depth, heads and ffn, e.g. small=width:0.5,depth:0.67. Repeat it.",
+        help=f"A size by multipliers ({', '.join(MULTIPLIERS)}), e.g. small=width:0.5,depth:0.67. Repeat it.",
     ),
 ]
 ConfigName = Annotated[str | None, typer.Option(help="Configuration of a Hub data set.")]
@@ -63,9 +65,9 @@ def parse_subnet(definition: str) -> tuple[str, dict[str, float]]:
     multipliers: dict[str, float] = {}
     for part in filter(None, rest.split(",")):
         key, _, value = part.partition(":")
-        if key not in ("width", "depth", "heads", "ffn"):
+        if key not in MULTIPLIERS:
             raise typer.BadParameter(
-                f"--subnet {definition!r}: {key!r} is none of width, depth, heads, ffn; {example}."
+                f"--subnet {definition!r}: {key!r} is none of {', '.join(MULTIPLIERS)}; {example}."
             )
         try:
             multipliers[key] = float(value)

@@ -355,23 +355,27 @@ class ElasticModel(ElasticPreTrainedModel):
         unpadding = None
         wants_weights = kwargs.get("output_attentions", self.config.output_attentions)
         if self.unpads_inputs(unpad_inputs) and attention_mask is not None and not wants_weights:
-            unpadding = Unpadding.of(attention_mask)
+            unpadding = Unpadding.of(attention_mask, input_ids if inputs_embeds is None else inputs_embeds)
         if unpadding is not None:
             inputs = {name: unpadding.unpad(value) for name, value in inputs.items()}
         mask = None if unpadding is not None else attention_mask
-        if self.training and any(size.num_experts > 1 for size in self.layer_sizes):
+        routed = self.config.router_aux_loss_coef or self.config.router_z_loss_coef
+        if self.training and routed and any(size.num_experts > 1 for size in self.layer_sizes):
             kwargs["output_router_logits"] = True
         inputs |= {"attention_mask": mask, "unpadding": unpadding, "subnet": active, "return_dict": True}
         outputs = self.encode(**inputs, **kwargs)
-        if self.training:
-            outputs.auxiliary_loss = self.auxiliary_loss(active, outputs.router_logits, mask)
+        last_hidden_state, hidden_states = outputs.last_hidden_state, outputs.hidden_states
         if unpadding is not None:
-            outputs.last_hidden_state = unpadding.pad(outputs.last_hidden_state)
-            if outputs.hidden_states is not None:
-                outputs.hidden_states = tuple(unpadding.pad(states) for states in outputs.hidden_states)
-        if self.pooler is not None:
-            outputs.pooler_output = self.pooler(outputs.last_hidden_state, attention_mask)
-        return outputs
+            last_hidden_state = unpadding.pad(last_hidden_state)
+            hidden_states = hidden_states and tuple(unpadding.pad(states) for states in hidden_states)
+        return ElasticModelOutput(
+            last_hidden_state=last_hidden_state,
+            pooler_output=None if self.pooler is None else self.pooler(last_hidden_state, attention_mask),
+            hidden_states=hidden_states,
+            attentions=outputs.attentions,
+            router_logits=outputs.router_logits,
+            auxiliary_loss=self.auxiliary_loss(active, outputs.router_logits, mask) if self.training else None,
+        )
 
     @merge_with_config_defaults
     @capture_outputs
@@ -395,6 +399,12 @@ class ElasticModel(ElasticPreTrainedModel):
         for size in sizes:
             layer = self.layers[size.weights]
             layer_type, pattern = layer.attention.layer_type, layer.attention.pattern
+            named = self.config.layer_types[size.layer]
+            if layer_type != named:
+                raise ValueError(
+                    f"config.layer_types says {named!r} of layer {size.layer}, which was built as {layer_type!r}: a "
+                    "model's attention is chosen when it is made, e.g. with from_pretrained(..., sparse_attention=True)."
+                )
             if unpadding is None and (layer_type, pattern) not in masks:
                 masks[layer_type, pattern] = create_mask(self.config, pattern, hidden_states, attention_mask)
             if self.rotary_embedding is not None and layer_type not in angles:
@@ -429,6 +439,12 @@ class ElasticModel(ElasticPreTrainedModel):
         config, sizes = self.config, subnet.select(self.layer_sizes)
         terms = []
         if router_logits:
+            if torch.is_grad_enabled() and not any(logits.requires_grad for logits in router_logits):
+                raise ValueError(
+                    "The routers' losses have no gradient, as with reentrant activation checkpointing: give "
+                    'activation_checkpointing_kwargs={"use_reentrant": False}, or router_aux_loss_coef=0 and '
+                    "router_z_loss_coef=0."
+                )
             active = [size.num_experts_per_tok for size in sizes if self.layer_sizes[size.layer].num_experts > 1]
             mask = None if attention_mask is None else attention_mask.flatten().bool()
             terms.append(config.router_aux_loss_coef * load_balancing_loss(router_logits, active, mask))
@@ -436,7 +452,7 @@ class ElasticModel(ElasticPreTrainedModel):
         sparsities = [
             self.layers[size.weights].attention.sparsity(size.num_attention_heads)
             for size in sizes
-            if config.layer_types[size.layer] == "block_sparse_attention"
+            if self.layers[size.weights].attention.layer_type == "block_sparse_attention"
         ]
         if sparsities:
             penalty = sparsity_penalty(torch.cat(sparsities), config.attention_sparsity)

@@ -17,6 +17,8 @@ WIDTH_MULTIPLE = 32
 # What can differ from layer to layer, and what is one number for the whole model.
 LAYER_AXES = ("num_attention_heads", "intermediate_size", "num_experts", "num_experts_per_tok")
 AXES = (*LAYER_AXES, "hidden_size")
+# What `SubnetConfig.scaled` multiplies.
+MULTIPLIERS = ("width", "depth", "heads", "ffn", "hidden", "experts")
 # A single number of these means the layers that have experts.
 EXPERT_AXES = ("num_experts", "num_experts_per_tok")
 

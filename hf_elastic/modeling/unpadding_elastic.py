@@ -29,16 +29,22 @@ class Unpadding:
     shape: tuple[int, int]
 
     @classmethod
-    def of(cls, attention_mask: torch.Tensor) -> "Unpadding | None":
-        """Reads an attention mask of shape `(batch, length)`; gives `None` where nothing is padding.
+    def of(cls, attention_mask: torch.Tensor, tokens: torch.Tensor) -> "Unpadding | None":
+        """Reads an attention mask; gives `None` where nothing is padding.
+
+        Args:
+            attention_mask (`torch.Tensor` of shape `(batch, length)`):
+                1 for tokens, 0 for padding.
+            tokens (`torch.Tensor` of shape `(batch, length, ...)`):
+                What it is the mask of.
 
         Raises:
             ValueError: If the mask has another shape, or a sequence without any token.
         """
-        if attention_mask.dim() != 2:
+        if attention_mask.shape != tokens.shape[:2]:
             raise ValueError(
-                f"unpad_inputs needs an attention_mask of shape (batch, length), not {tuple(attention_mask.shape)}: "
-                "give unpad_inputs=False."
+                f"unpad_inputs needs an attention_mask of shape {tuple(tokens.shape[:2])}, as the input, not "
+                f"{tuple(attention_mask.shape)}: give such a mask, or unpad_inputs=False."
             )
         is_token = attention_mask.bool()
         lengths = is_token.sum(dim=1).tolist()
