@@ -402,8 +402,8 @@ class ElasticModel(ElasticPreTrainedModel):
             named = self.config.layer_types[size.layer]
             if layer_type != named:
                 raise ValueError(
-                    f"config.layer_types says {named!r} of layer {size.layer}, which was built as {layer_type!r}: a "
-                    "model's attention is chosen when it is made, e.g. with from_pretrained(..., sparse_attention=True)."
+                    f"config.layer_types says {named!r} of layer {size.layer}, which was built as {layer_type!r}: "
+                    "attention is chosen when a model is made, e.g. with from_pretrained(..., sparse_attention=True)."
                 )
             if unpadding is None and (layer_type, pattern) not in masks:
                 masks[layer_type, pattern] = create_mask(self.config, pattern, hidden_states, attention_mask)
