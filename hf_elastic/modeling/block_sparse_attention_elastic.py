@@ -9,7 +9,7 @@ selects is ever computed, in training either.
   Padding is left out of the means; blocks of padding only come last and are never kept. SpargeAttention (Zhang et al.
   2025, https://arxiv.org/abs/2502.18137) predicts scores from the means of both sides in trained models, MoBA (Lu et
   al. 2025, https://arxiv.org/abs/2502.13189) and NSA (Yuan et al. 2025, https://arxiv.org/abs/2502.11089) train with a
-  fixed number of key blocks for each query; BigBird (Zaheer et al. 2020, https://arxiv.org/abs/2007.14062) always keeps
+  fixed number of key blocks for each query; BigBird (Zaheer et al. 2020, https://arxiv.org/abs/2007.14062) keeps
   local and global blocks.
 - Where n key blocks hold tokens, a head of sparsity s has the budget k = (1 - s) n. In evaluation it attends to the
   first round(k) blocks, halves rounded up, but always to its own and the global ones, and to one at least.
