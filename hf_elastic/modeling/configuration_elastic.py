@@ -1,5 +1,6 @@
 """Configuration of an elastic encoder: one transformer encoder, and the sizes that it can run as."""
 
+import math
 from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
@@ -31,8 +32,9 @@ PRESETS = {
     "large": (24, 1024),
 }
 PRESET_HEAD_DIM = 64
-# Rotary embeddings whose frequencies depend on the length of the input.
-LENGTH_DEPENDENT_ROPE = ("dynamic", "longrope")
+PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "qa_dropout")
+# Rotary embeddings whose frequencies do not depend on the length of the input.
+ROPE_TYPES = ("default", "linear", "yarn", "llama3")
 
 
 @strict
@@ -244,7 +246,8 @@ class ElasticConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
         self.auto_map = dict(AUTO_MAP)
         self.sparse_attention = self.sparse_attention  # which changes the layer types
-        self.validate_sparse_attention()  # here already, because the errors of `@strict` are not ValueErrors
+        self.validate_numbers()  # here already, because the errors of `@strict` are not ValueErrors
+        self.validate_sparse_attention()
         self.validate_experts()
         self.validate_layer_groups()
         self.subnets = self.subnets  # only now is everything there that they are checked against
@@ -308,8 +311,8 @@ class ElasticConfig(PreTrainedConfig):
                 weights, which says nothing about further ones.
         """
         for name, multiplier in (("width", width), ("depth", depth)):
-            if multiplier <= 0:
-                raise ValueError(f"{name}={multiplier!r}: a multiplier must be positive.")
+            if not isinstance(multiplier, int | float) or not 0 < multiplier < math.inf:
+                raise ValueError(f"{name}={multiplier!r}: a multiplier must be a positive number.")
         if self.is_heterogeneous or self.layer_groups is not None:
             name = "per_layer_config" if self.is_heterogeneous else "layer_groups"
             raise ValueError(f"{name} is set: scale the configuration before its layers are told apart.")
@@ -366,6 +369,23 @@ class ElasticConfig(PreTrainedConfig):
         """Part of `@strict`'s validation, which also runs before saving: catches subnets that were added in place."""
         self._checked_subnets(self.subnets)
 
+    def validate_numbers(self) -> None:
+        """Part of `@strict`'s validation: numbers that a computation would choke on, or silently take, are told."""
+        for name in ("head_dim", "embedding_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
+        if self.type_vocab_size < 0:
+            raise ValueError(f"type_vocab_size={self.type_vocab_size} must be at least 0; 0 means no token types.")
+        for name in PROBABILITIES:
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise ValueError(f"{name}={value} must lie in [0, 1]: it is a probability.")
+        for name in ("initializer_range", "sparsity_penalty", "router_aux_loss_coef", "router_z_loss_coef"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name}={getattr(self, name)} must be a finite number of at least 0.")
+        if not 0 < self.layer_norm_eps < math.inf:
+            raise ValueError(f"layer_norm_eps={self.layer_norm_eps} must be a finite number above 0.")
+
     def validate_sparse_attention(self) -> None:
         """Part of `@strict`'s validation: windows, blocks and sparsity are possible."""
         for name, smallest in (("sliding_window", 0), ("num_global_tokens", 0), ("num_random_blocks", 0)):
@@ -416,12 +436,22 @@ class ElasticConfig(PreTrainedConfig):
             parameters = {"full_attention": parameters}
         parameters.setdefault("full_attention", {})
         for layer_type, values in parameters.items():
+            if layer_type not in LAYER_TYPES or not isinstance(values, dict):
+                raise ValueError(
+                    f"rope_parameters has {layer_type!r}: {values!r}: give a dictionary of parameters for one of "
+                    f"{list(LAYER_TYPES)}."
+                )
             values.setdefault("rope_type", "default")
             values.setdefault("rope_theta", self.default_theta)
-            if values["rope_type"] in LENGTH_DEPENDENT_ROPE:
+            if values["rope_type"] not in ROPE_TYPES:
                 raise ValueError(
-                    f"rope_parameters of {layer_type!r} have rope_type={values['rope_type']!r}: rotations that depend "
-                    "on the input's length are not possible, 'default', 'linear', 'yarn' and 'llama3' are."
+                    f"rope_parameters of {layer_type!r} have rope_type={values['rope_type']!r}: possible are "
+                    f"{list(ROPE_TYPES)}, but not rotations that depend on the input's length."
+                )
+            if not isinstance(values["rope_theta"], int | float) or values["rope_theta"] <= 0:
+                raise ValueError(
+                    f"rope_parameters of {layer_type!r} have rope_theta={values['rope_theta']!r}: give a positive "
+                    "number, e.g. 10000.0."
                 )
         self.rope_parameters = parameters
         return kwargs

@@ -1,6 +1,7 @@
 """The configuration validates itself and comes back from disk as it was."""
 
 import json
+import math
 
 import pytest
 from huggingface_hub.errors import StrictDataclassError
@@ -122,8 +123,18 @@ def test_wrong_subnets_added_in_place_are_not_saved(tiny_config, tmp_path):
         (
             {"position_embedding_type": "rotary", "rope_parameters": {"rope_type": "dynamic", "factor": 2.0}},
             ValueError,
-            "rope_type='dynamic'.*'linear'",
+            "rope_type='dynamic': possible are .*'linear'",
         ),
+        ({"position_embedding_type": "rotary", "rope_parameters": {"full_attention": None}}, ValueError, "None: give"),
+        ({"position_embedding_type": "rotary", "rope_parameters": {"rope_theta": -1}}, ValueError, "rope_theta=-1"),
+        ({"head_dim": 0}, ValueError, "head_dim=0 must be at least 1"),
+        ({"embedding_size": 0}, ValueError, "embedding_size=0 must be at least 1"),
+        ({"type_vocab_size": -1}, ValueError, "type_vocab_size=-1 must be at least 0"),
+        ({"hidden_dropout_prob": 2}, ValueError, r"hidden_dropout_prob=2 must lie in \[0, 1\]"),
+        ({"classifier_dropout": math.nan}, ValueError, "classifier_dropout=nan must lie"),
+        ({"layer_norm_eps": 0}, ValueError, "layer_norm_eps=0 must be a finite number above 0"),
+        ({"sparsity_penalty": math.nan}, ValueError, "sparsity_penalty=nan must be a finite number"),
+        ({"router_aux_loss_coef": -1}, ValueError, "router_aux_loss_coef=-1 must be"),
     ],
 )
 def test_wrong_fields_are_named(settings, error, message):
@@ -185,7 +196,7 @@ def test_a_configuration_grows_and_shrinks_with_heads_of_one_size():
 @pytest.mark.parametrize(
     ("settings", "arguments", "message"),
     [
-        ({}, {"width": 0}, "width=0: a multiplier must be positive"),
+        ({}, {"width": 0}, "width=0: a multiplier must be a positive number"),
         ({"layer_groups": [0] * 12}, {"depth": 2}, "layer_groups is set"),
         ({"per_layer_config": {0: {"num_attention_heads": 2}}}, {"depth": 2}, "per_layer_config is set"),
     ],
