@@ -170,3 +170,12 @@ def test_attention_that_is_changed_in_a_finished_model_is_refused():
     model.config.sparse_attention = True
     with pytest.raises(ValueError, match="'block_sparse_attention' of layer 0, .*sparse_attention=True"):
         model(**inputs_for(model))
+
+
+@pytest.mark.parametrize("architecture", ["window", "sparse", "linear"])
+def test_a_mask_of_pairs_is_refused_where_layers_know_padding_only(architecture):
+    model = make_model(architecture)
+    with pytest.raises(
+        ValueError, match=r"attention_mask has the shape \(3, 1, 11, 11\), but '.*' layers know padding"
+    ):
+        model(inputs_for(model)["input_ids"], attention_mask=torch.ones(3, 1, 11, 11))

@@ -393,6 +393,12 @@ class ElasticModel(ElasticPreTrainedModel):
         """Runs embeddings and layers, on a padded batch or on one row of all tokens."""
         sizes = subnet.select(self.layer_sizes)
         hidden_size = sizes[0].hidden_size
+        others = set(self.config.layer_types) - {"full_attention"}
+        if others and attention_mask is not None and attention_mask.dim() != 2:
+            raise ValueError(
+                f"attention_mask has the shape {tuple(attention_mask.shape)}, but {sorted(others)[0]!r} layers know "
+                "padding only: give a mask of shape (batch, length)."
+            )
         hidden_states = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds, hidden_size)
         padding_mask = sparse_attention_mask(attention_mask)
         masks, angles = {}, {}
