@@ -76,6 +76,25 @@ def test_output_and_gradients_are_those_of_dense_attention(length, query_size, k
     )
 
 
+@pytest.mark.parametrize("contiguous", [(True, True, True), (True, False, False), (False, False, True)])
+def test_layout_in_memory_makes_no_difference(contiguous):
+    order, kept, _ = make_lists(13, 4, 2)
+    rest = (None, order, kept, None, None, 0.0, SCALING, 4, 2)
+    expected_inputs = make_states(13)
+    expected = attend_blocks(*expected_inputs, *rest)
+    expected.square().sum().backward()
+    inputs = [
+        (state.detach().contiguous() if dense else state.detach()).requires_grad_()
+        for state, dense in zip(expected_inputs, contiguous, strict=True)
+    ]
+    output = attend_blocks(*inputs, *rest)
+    output.square().sum().backward()
+    torch.testing.assert_close(output, expected)
+    torch.testing.assert_close([state.grad for state in inputs], [state.grad for state in expected_inputs])
+    assert output.is_contiguous() == contiguous[2]  # as the values, so that neither caller has to copy
+    torch.library.opcheck(attend_blocks, (*(state.detach().float() for state in inputs), *rest))
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_multiplies_in_single_precision_on_a_cpu(dtype):
     states = make_states(12, dtype)

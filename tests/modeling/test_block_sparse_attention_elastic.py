@@ -126,7 +126,9 @@ def test_attention_and_gradients_are_those_of_the_bias(length, side, num_global_
     direction = torch.randn(output.shape, generator=torch.Generator().manual_seed(0)) * is_token
     gradients = torch.autograd.grad(output, inputs, direction)
     expected_gradients = torch.autograd.grad(expected, inputs, direction)
-    torch.testing.assert_close(gradients, expected_gradients, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(gradients[:3], expected_gradients[:3], atol=1e-5, rtol=1e-5)
+    # A head's only number sums what all its query blocks say, each times the number of blocks.
+    torch.testing.assert_close(gradients[3:], expected_gradients[3:], atol=1e-5 * length, rtol=1e-5)
     assert output.isfinite().all() and all(gradient.isfinite().all() for gradient in gradients)
 
 
