@@ -3,7 +3,7 @@
 What is distinctive: a head's sparsity is one number that gets a gradient, and no score outside the blocks that a head
 selects is ever computed, in training either.
 
-- Keys are cut into blocks, queries into blocks that span two of those, or four where the input has 32 or more. Each
+- Keys are cut into blocks, queries into blocks that span two of those, or four where the padded input has 32. Each
   query block of each head ranks the key blocks: first those that hold its own positions and those that hold global
   tokens, in order of position, then the others by similarity, the scaled product of the two blocks' mean vectors.
   Padding is left out of the means; blocks of padding only come last and are never kept. SpargeAttention (Zhang et al.
@@ -34,7 +34,7 @@ from .attend_blocks_elastic import attend_blocks
 # Key blocks that a query block spans, and that many blocks make an input long. Wider query blocks run 10% faster, but
 # more queries share a selection, and in short inputs their own blocks would be most of the budget.
 SPAN, LONG_SPAN, LONG_INPUT = 2, 4, 32
-# In key blocks. Below that, ranking and loading blocks costs more than they save (one core, 12 heads of 64).
+# In key blocks. Shorter inputs take as long as dense attention, or longer (one core, 12 heads of 64).
 DENSE_INPUT = 6
 FLEX_BLOCK_SIZES = (16, 32, 64, 128)  # that FlexAttention's kernels can do
 
@@ -68,8 +68,8 @@ def block_sparse_attention(
 ) -> Tensor:
     """Attends to the key blocks that each head selects, see the module's description.
 
-    Equals softmax attention with the bias of [`block_bias`]. Memory is linear in the length, but for the ranking of
-    blocks by blocks. Under `torch.compile` it stays in one graph.
+    Equals softmax attention with the bias of [`block_bias`]. Memory is linear in the length, but for one number per
+    query block and key block, or per query block and key with dropout. Under `torch.compile` it stays in one graph.
 
     Args:
         query, key, value: Need not be contiguous.
@@ -255,7 +255,8 @@ def _flex_is_faster(query: Tensor, block_size: int) -> bool:
 
 def prefers_dense(length: int, *, block_size: int = 64, num_global_tokens: int = 0) -> bool:
     """Tells whether dense attention is as fast for an input of `length`, whatever the sparsity: if it is short."""
-    return length < DENSE_INPUT * block_size + num_global_tokens
+    num_global_blocks = -(-num_global_tokens // block_size)
+    return length < (DENSE_INPUT + num_global_blocks) * block_size
 
 
 def check_sparsity(value: float, name: str = "sparsity") -> None:
