@@ -2,9 +2,9 @@
 
 What is distinctive: a query block of one head of one example is a tile, the unit of work. Tiles that attend to the
 same number of key blocks run together, a few at a time: nothing is masked for being left out, and memory is linear in
-the length. Queries and keys are gathered from where projections leave them, and gradients added there: no state is
-transposed, padded or copied as a whole. The backward pass computes the probabilities again, as FlashAttention does
-(Dao et al. 2022, https://arxiv.org/abs/2205.14135).
+the length. Queries and keys are gathered from where projections leave them, so that no state is transposed or padded
+as a whole. The backward pass computes the probabilities again, as FlashAttention does (Dao et al. 2022,
+https://arxiv.org/abs/2205.14135), and adds to the gradients of keys and values block by block.
 
 It is an operator because the numbers of blocks are data: `torch.compile` keeps it in one graph without looking inside.
 """
@@ -27,10 +27,11 @@ NAMESPACE = re.sub(r"\W", "_", __name__)
 
 
 class _Group(NamedTuple):
-    """Tiles that attend to the same number of keys, as indices of rows."""
+    """Tiles that attend to the same number of key blocks, as indices."""
 
     tiles: Tensor  # (tiles,)
     query_rows: Tensor  # (tiles * queries,)
+    key_blocks: Tensor  # (tiles * count,)
     key_rows: Tensor  # (tiles * keys,)
     is_repeat: Tensor | None  # (tiles, queries, 1), where queries after the end repeat the last one
     bias: Tensor | None  # (tiles, 1, keys), added to the scores
@@ -73,6 +74,9 @@ class _Tiles:
         self.last_rows = (first_rows + (self.length - 1) * stride).expand_as(kept).flatten()[:, None]
         self.query_steps = torch.arange(query_size, device=value.device) * stride
         self.key_steps = torch.arange(key_size, device=value.device) * stride
+        self.key_blocks = (order + (examples[:, None] * num_heads + heads)[..., None, None] * order.shape[-1]).flatten(
+            0, 2
+        )
         self.key_bias = None
         if key_mask is not None:
             bias = torch.zeros_like(value[..., :1], dtype=self.dtype)
@@ -89,6 +93,11 @@ class _Tiles:
         if self.heads_first:
             return rows.to(like.dtype).view(like.shape)
         return rows.to(like.dtype).view(batch_size, length, num_heads, head_dim).transpose(1, 2)
+
+    def join(self, blocks: Tensor, like: Tensor) -> Tensor:
+        """Gives blocks of all heads as a contiguous state, without what is after the end."""
+        batch_size, num_heads, length, head_dim = like.shape
+        return blocks.view(batch_size, num_heads, -1, head_dim)[:, :, :length].to(like.dtype).contiguous()
 
     def groups(self) -> Iterator[_Group]:
         counts, tiles = self.kept.sort(stable=True)
@@ -118,7 +127,8 @@ class _Tiles:
         if self.key_kept is not None:
             weight = self.key_kept[tiles, :count].reshape(num_tiles, num_keys, 1).to(self.dtype) / (1 - self.dropout)
         bias = None if bias is None else bias[:, None]
-        return _Group(tiles, query_rows.flatten(), key_rows.flatten(), is_repeat, bias, weight)
+        key_blocks = self.key_blocks[tiles, :count].flatten()
+        return _Group(tiles, query_rows.flatten(), key_blocks, key_rows.flatten(), is_repeat, bias, weight)
 
     def load(self, group: _Group, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Gathers the queries, keys and weighted values of a group from all rows."""
@@ -201,7 +211,10 @@ def attend_blocks(
 
 @attend_blocks.register_fake
 def _(query: Tensor, key: Tensor, value: Tensor, *arguments: Tensor | float | None) -> Tensor:
-    return _new_state(value, value)
+    batch_size, num_heads, length, head_dim = value.shape
+    if value.is_contiguous():
+        return value.new_empty(value.shape)
+    return value.new_empty(batch_size, length, num_heads, head_dim).transpose(1, 2)
 
 
 def _exponentials(tiles: _Tiles, group: _Group, tile_queries: Tensor, tile_keys: Tensor, scaling: float) -> Tensor:
@@ -232,7 +245,8 @@ def _attend_blocks_backward(
     with torch.autocast(query.device.type, enabled=False):
         tiles = _Tiles(value, key_mask, order, kept, last_log_gate, key_kept, dropout, query_size, key_size)
         grads, outputs, queries, keys, values = map(tiles.rows, (grad_output, output, query, key, value))
-        grad_query, grad_key, grad_value = (torch.zeros_like(rows) for rows in (queries, keys, values))
+        grad_query = queries.new_empty(kept.numel(), query_size * tiles.head_dim)
+        grad_key, grad_value = (queries.new_zeros(order[:, :, 0].numel(), key_size * tiles.head_dim) for _ in range(2))
         grad_gate = torch.zeros(kept.shape, dtype=torch.float32, device=kept.device)
         for group in tiles.groups():
             tile_queries, tile_keys, tile_values = tiles.load(group, queries, keys, values)
@@ -249,18 +263,18 @@ def _attend_blocks_backward(
             if last_log_gate is not None:
                 grad_gate.view(-1)[group.tiles] = grad_scores[..., -key_size:].sum(dim=(1, 2), dtype=torch.float32)
 
-            grad_rows = torch.bmm(grad_scores, tile_keys, out=products).view(-1, tiles.head_dim)
-            grad_query.index_add_(0, group.query_rows, grad_rows)
-            grad_states = torch.bmm(grad_scores.mT, tile_queries, out=tile_keys)
-            grad_key.index_add_(0, group.key_rows, grad_states.view(-1, tiles.head_dim))
+            torch.bmm(grad_scores, tile_keys, out=products)
+            grad_query.index_copy_(0, group.tiles, products.flatten(1))
+            torch.bmm(grad_scores.mT, tile_queries, out=tile_keys)
+            grad_key.index_add_(0, group.key_blocks, tile_keys.view(-1, grad_key.shape[1]))
             torch.bmm(weights.mT, tile_grads, out=tile_values)
             if group.weight is not None:
                 tile_values *= group.weight
-            grad_value.index_add_(0, group.key_rows, tile_values.view(-1, tiles.head_dim))
+            grad_value.index_add_(0, group.key_blocks, tile_values.view(-1, grad_value.shape[1]))
         return (
-            tiles.state(grad_query.mul_(scaling), query),
-            tiles.state(grad_key.mul_(scaling), key),
-            tiles.state(grad_value, value),
+            tiles.join(grad_query.mul_(scaling), query),
+            tiles.join(grad_key.mul_(scaling), key),
+            tiles.join(grad_value, value),
             grad_gate,
         )
 
@@ -277,16 +291,8 @@ def _(
     kept: Tensor,
     *arguments: Tensor | float | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    grads = (_new_state(state, value) for state in (query, key, value))
+    grads = (state.new_empty(state.shape) for state in (query, key, value))
     return *grads, torch.empty(kept.shape, dtype=torch.float32, device=kept.device)
-
-
-def _new_state(state: Tensor, value: Tensor) -> Tensor:
-    """Gives an empty state like one of them, whose rows are ordered like those of `value`."""
-    batch_size, num_heads, length, head_dim = state.shape
-    if value.is_contiguous():
-        return state.new_empty(state.shape)
-    return state.new_empty(batch_size, length, num_heads, head_dim).transpose(1, 2)
 
 
 def _setup_context(ctx: FunctionCtx, inputs: tuple[Tensor | float | None, ...], output: Tensor) -> None:
