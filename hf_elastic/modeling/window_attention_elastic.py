@@ -203,9 +203,8 @@ def walk_blocks(
         block = start // size
         stop = min((block + 1) * size, length)
         far = [slice(0, num_global)] if num_global else []
-        far += [
-            slice(max(other * size, num_global), min((other + 1) * size, length)) for other in random_blocks[block]
-        ]
+        existing = [other for other in random_blocks[block] if other * size < length]
+        far += [slice(max(other * size, num_global), min((other + 1) * size, length)) for other in existing]
         near = slice(max(start - window, num_global), min(stop + window, length))
         bias = band[:, :, : stop - start, near.start - start + window : near.stop - start + window]
         bias = pad(bias, (sum(run.stop - run.start for run in far), 0))

@@ -26,7 +26,7 @@ class WindowPattern:
             That many first positions see everything and are seen by everything.
         num_random_blocks (`int`, defaults to 0):
             Every block of queries sees that many more blocks of keys, drawn once and for all among those that neither
-            the window reaches nor the global tokens fill; fewer where the shortest choice has fewer.
+            the window reaches nor the global tokens fill; fewer near the end of an input.
         block_size (`int`, defaults to 64):
             Positions in a block, of the random ones as well as of the computation.
         seed (`int`, defaults to 0):
@@ -54,7 +54,11 @@ class WindowPattern:
         return -(-self.window // self.block_size)
 
     def random_blocks(self, length: int, device: torch.device | str) -> torch.LongTensor:
-        """Draws the random blocks: the same ones on every device and in every process, other ones for another length.
+        """Draws the random blocks: the same ones on every device and in every process.
+
+        Which ones a query block has depends on its position alone, not on the length: a text gets the same context in
+        a batch of longer ones, where it is padded. They are drawn among the blocks from the first one to twice as far
+        as the query block lies, so that as many are before it as after it.
 
         Args:
             length (`int`):
@@ -63,19 +67,21 @@ class WindowPattern:
                 Where the result lies.
 
         Returns:
-            `torch.LongTensor` of shape `(num_query_blocks, count)`: Indices of key blocks in ascending order; `count`
-            is `num_random_blocks`, or what is left to the query block that has fewest to choose from.
+            `torch.LongTensor` of shape `(num_query_blocks, num_random_blocks)`: Indices of key blocks in ascending
+            order. Those from the end of the input on do not exist, which leaves the last query blocks with fewer.
         """
         num_blocks = (length + self.block_size - 1) // self.block_size
         if self.num_random_blocks == 0:
             return torch.empty(num_blocks, 0, dtype=torch.long, device=device)
         num_global_blocks = self.num_global_tokens // self.block_size
-        num_left = num_blocks - min(2 * self.reach + 1, num_blocks) - num_global_blocks
-        count = max(0, min(self.num_random_blocks, num_left))
-        blocks = torch.arange(num_blocks, device=device)
-        covered = ((blocks[:, None] - blocks).abs() <= self.reach) | (blocks < num_global_blocks)
-        lots = scramble(scramble(blocks + scramble(self.seed))[:, None] + blocks)
-        return lots.masked_fill(covered, torch.iinfo(lots.dtype).max).topk(count, largest=False).indices.sort().values
+        queries = torch.arange(num_blocks, device=device)[:, None]
+        # As many as the window and the global tokens cover, and as many more as are drawn, are there in any case.
+        reachable = 2 * (queries + self.reach) + 1 + num_global_blocks + self.num_random_blocks
+        keys = torch.arange(2 * (num_blocks + self.reach) + num_global_blocks + self.num_random_blocks, device=device)
+        covered = ((queries - keys).abs() <= self.reach) | (keys < num_global_blocks) | (keys >= reachable)
+        lots = scramble(scramble(queries + scramble(self.seed)) + keys)
+        lots = lots.masked_fill(covered, torch.iinfo(lots.dtype).max)
+        return lots.topk(self.num_random_blocks, largest=False).indices.sort().values
 
     def visibility(
         self, length: int, device: torch.device | str
