@@ -1,5 +1,7 @@
 """What must always hold, for every kind of layer and every axis that sizes shrink along."""
 
+import itertools
+
 import pytest
 import torch
 from transformers import AutoModelForSequenceClassification
@@ -179,3 +181,49 @@ def test_a_mask_of_pairs_is_refused_where_layers_know_padding_only(architecture)
         ValueError, match=r"attention_mask has the shape \(3, 1, 11, 11\), but '.*' layers know padding"
     ):
         model(inputs_for(model)["input_ids"], attention_mask=torch.ones(3, 1, 11, 11))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "side"),
+    [
+        *itertools.product(["window", "sparse", "modernbert"], ["left", "right"]),
+        ("linear", "right"),  # under rotary positions it depends on where the text begins
+    ],
+)
+def test_padding_of_any_amount_on_either_side_changes_nothing(architecture, side):
+    settings = {"max_position_embeddings": 256, "position_embedding_type": "rotary", "dense_fallback": True}
+    model = make_model(architecture, "ElasticModel", **settings, attention_sparsity=0.5)
+    for layer in model.layers:
+        if layer.attention.layer_type == "block_sparse_attention":
+            layer.attention.init_sparsity()
+    for length in (5, 60, 130):
+        tokens = torch.randint(5, 99, (1, length), generator=torch.Generator().manual_seed(length))
+        alone = model(tokens).last_hidden_state[0]
+        for total in (length + 1, 230):
+            padding = (total - length, 0) if side == "left" else (0, total - length)
+            batch = torch.nn.functional.pad(tokens, padding).repeat(2, 1)
+            mask = torch.nn.functional.pad(torch.ones(1, length), padding).repeat(2, 1)
+            mask[1] = 1
+            states = model(batch, attention_mask=mask).last_hidden_state[0][mask[0].bool()]
+            torch.testing.assert_close(states, alone, atol=1e-5, rtol=1e-5)
+
+
+def test_attention_weights_of_all_kinds_of_layers():
+    layer_types = ["full_attention", "linear_attention", "sliding_attention", "block_sparse_attention"]
+    model = make_model("bert", layer_types=layer_types)
+    model.set_attn_implementation("eager")
+    inputs = inputs_for(model)
+    attentions = model(**inputs, output_attentions=True).attentions
+    assert len(attentions) == 4
+    for weights in attentions:
+        torch.testing.assert_close(weights.sum(dim=-1), torch.ones(3, 4, 11))
+        assert not weights[~inputs["attention_mask"].bool()[:, None, None].expand_as(weights)].any()
+
+
+def test_weights_of_padding_before_tokens_are_refused_where_positions_are_counted():
+    model = make_model("sparse")
+    model.set_attn_implementation("eager")
+    mask = torch.ones(3, 11)
+    mask[0, :4] = 0
+    with pytest.raises(ValueError, match="pad on the right"):
+        model(inputs_for(model)["input_ids"], attention_mask=mask, output_attentions=True)

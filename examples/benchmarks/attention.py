@@ -30,7 +30,7 @@ from transformers import (
 from transformers.utils import logging
 
 from hf_elastic import ElasticConfig, ElasticModel
-from hf_elastic.modeling.block_sparse_attention_elastic import block_sparse_attention
+from hf_elastic.modeling.block_sparse_attention_elastic import BlockPattern, block_sparse_attention
 from hf_elastic.modeling.window_attention_elastic import WindowPattern, window_attention
 
 LENGTHS = (512, 1024, 2048, 4096, 8192)
@@ -47,16 +47,16 @@ SHAPE = {
 }
 
 
-def cores() -> dict[str, Callable]:
+def cores(length: int) -> dict[str, Callable]:
     scaling = HEAD_DIM**-0.5
     window, with_global = WindowPattern(WINDOW), WindowPattern(WINDOW, num_global_tokens=GLOBAL_TOKENS)
     with_random = WindowPattern(WINDOW, num_global_tokens=GLOBAL_TOKENS, num_random_blocks=3)
     sparsity = torch.full((HEADS,), 0.7, requires_grad=True)
-    blocks = {"scaling": scaling, "num_global_tokens": GLOBAL_TOKENS}
+    blocks = BlockPattern(num_global_tokens=GLOBAL_TOKENS, span=4 if length >= 2048 else 2)
 
     def dynamic(query, key, value):
         learned = sparsity.to(query.device)
-        return block_sparse_attention(query, key, value, None, learned, training=query.requires_grad, **blocks)
+        return block_sparse_attention(query, key, value, None, learned, blocks, scaling, training=query.requires_grad)
 
     return {
         "dense (SDPA)": scaled_dot_product_attention,
@@ -97,8 +97,8 @@ def passes(device: str, length: int, names: list[str], backward: bool) -> dict[s
     generator = torch.Generator().manual_seed(0)
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     for name in names:
-        if name in cores():
-            function = cores()[name]
+        if name in cores(length):
+            function = cores(length)[name]
             states = torch.randn(3, 1, HEADS, length, HEAD_DIM, generator=generator).to(device, dtype).unbind()
             inputs = [state.requires_grad_(backward) for state in states]
         else:
@@ -221,7 +221,7 @@ def main() -> None:
         "growth of a fresh process by one forward and backward pass."
     )
     suffix = "" if options.device == "cpu" else " on a GPU"
-    rows = table(options.device, list(cores()), options.lengths)
+    rows = table(options.device, list(cores(512)), options.lengths)
     report("attention.py", f"Attention{suffix}", header, rows, notes)
     rows = table(options.device, list(models(512)), options.lengths)
     notes += f" Models of {LAYERS} layers, hidden size {SHAPE['hidden_size']}; all of their layers are sparse."

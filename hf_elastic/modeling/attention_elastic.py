@@ -17,10 +17,10 @@ from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
 from transformers.utils.generic import is_flash_attention_requested
 
-from .block_sparse_attention_elastic import block_bias, block_sparse_attention, prefers_dense, sparsity_logit
+from .block_sparse_attention_elastic import BlockPattern, block_bias, block_sparse_attention, sparsity_logit
 from .configuration_elastic import ElasticConfig
 from .embeddings_elastic import rotate
-from .linear_attention_elastic import linear_attention
+from .linear_attention_elastic import linear_attention, linear_attention_weights
 from .slicing_elastic import ElasticLinear, leading
 from .subnet_elastic import LayerSize
 from .unpadding_elastic import Unpadding, can_attend_in_one_kernel
@@ -31,6 +31,9 @@ SPARSE_IMPLEMENTATION = "elastic_sparse"
 # Of the learnable sparsities. Adam moves every parameter by about the learning rate, and one that is good for weights
 # would leave a number of order one where it is.
 SPARSITY_SCALE = 100.0
+# In blocks: models that read inputs of this length cut queries into wider blocks, see `BlockPattern`. It is the model
+# that decides, not the input, whose output would depend on what it is padded to.
+LONG_INPUT = 32
 
 
 def eager_attention_forward(
@@ -83,8 +86,9 @@ def sparse_attention_forward(
         context = window_attention(query, key, value, attention_mask, pattern, scaling, dropout)
     elif module.layer_type == "block_sparse_attention" and is_sparse:
         sparsity = module.sparsity(query.shape[1])
-        blocks = {**module.blocks, "dropout": dropout, "training": module.training}
-        context = block_sparse_attention(query, key, value, attention_mask, sparsity, scaling=scaling, **blocks)
+        context = block_sparse_attention(
+            query, key, value, attention_mask, sparsity, module.blocks, scaling, dropout, module.training
+        )
     else:
         if module.layer_type == "sliding_attention":
             window = pattern.dense_mask(length, query.device)
@@ -148,6 +152,17 @@ def window_pattern(config: ElasticConfig, layer: int) -> WindowPattern | None:
     )
 
 
+def block_pattern(config: ElasticConfig) -> BlockPattern:
+    """Gives how block-sparse layers cut an input into blocks: in wider blocks of queries if it may be long."""
+    is_long = config.max_position_embeddings >= LONG_INPUT * config.attention_block_size
+    return BlockPattern(
+        block_size=config.attention_block_size,
+        num_global_tokens=config.num_global_tokens,
+        span=4 if is_long else 2,
+        dense_fallback=config.dense_fallback,
+    )
+
+
 class ElasticAttention(nn.Module):
     """Bidirectional self-attention that can run with its leading heads alone."""
 
@@ -167,10 +182,7 @@ class ElasticAttention(nn.Module):
         self.v_proj = ElasticLinear(config.hidden_size, inner_size, bias=config.attention_bias)
         self.o_proj = ElasticLinear(inner_size, config.hidden_size, bias=config.attention_bias)
         self.pattern = window_pattern(config, size.layer)
-        self.blocks = {
-            "block_size": config.attention_block_size,
-            "num_global_tokens": config.num_global_tokens,
-        }
+        self.blocks = block_pattern(config)
         if self.layer_type == "block_sparse_attention":
             self.sparsity_logit = nn.Parameter(torch.empty(self.num_attention_heads))
 
@@ -180,11 +192,18 @@ class ElasticAttention(nn.Module):
 
     def runs_dense(self, length: int) -> bool:
         """Whether an input is so short that all blocks are computed."""
-        if not self.config.dense_fallback:
-            return False
         if self.layer_type == "sliding_attention":
-            return window_prefers_dense(length, self.pattern)
-        return self.layer_type == "block_sparse_attention" and prefers_dense(length, **self.blocks)
+            return self.config.dense_fallback and window_prefers_dense(length, self.pattern)
+        # A length that is traced is no number; the sparse computation keeps all blocks of short inputs as well.
+        return self.layer_type == "block_sparse_attention" and (
+            isinstance(length, int) and length < self.blocks.dense_below
+        )
+
+    @property
+    def counts_positions(self) -> bool:
+        """Whether what the layer sees depends on where a sequence begins, so that padding may only follow it."""
+        fixed = self.pattern is not None and (self.pattern.num_global_tokens or self.pattern.num_random_blocks)
+        return bool(fixed) or self.layer_type == "block_sparse_attention"
 
     @torch.no_grad()
     def init_sparsity(self) -> None:
@@ -227,17 +246,18 @@ class ElasticAttention(nn.Module):
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Computes the context of shape `(batch, length, heads, head_dim)` with the chosen implementation."""
+        implementation = self.config._attn_implementation
+        if self.layer_type == "linear_attention" and implementation == "eager":
+            weights = linear_attention_weights(query, key, padding_mask)
+            return (weights @ value).transpose(1, 2), weights
         if self.layer_type == "linear_attention":
             return linear_attention(query, key, value, padding_mask).transpose(1, 2), None
-        implementation = self.config._attn_implementation
         if self.layer_type == "block_sparse_attention" and implementation != "eager":
             # Which blocks are kept depends on queries and keys: other implementations have no mask to say so.
             implementation, attention_mask = SPARSE_IMPLEMENTATION, padding_mask
         elif self.layer_type == "block_sparse_attention":
             sparsity = self.sparsity(query.shape[1])
-            attention_mask = block_bias(
-                query, key, padding_mask, sparsity, scaling=self.scaling, training=self.training, **self.blocks
-            )
+            attention_mask = block_bias(query, key, padding_mask, sparsity, self.blocks, self.scaling, self.training)
         attention_interface: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
         return attention_interface(
             self,
@@ -265,7 +285,7 @@ class ElasticAttention(nn.Module):
         if flash and self.layer_type in ("full_attention", "sliding_attention"):
             return self.attend(query, key, value, None, **unpadding.flash_arguments(), **kwargs)
         if self.layer_type == "linear_attention":
-            return unpadding.attend(lambda *states: self.attend(*states, None)[0], query, key, value), None
+            return unpadding.attend(lambda *states: linear_attention(*states).transpose(1, 2), query, key, value), None
         dropout = self.attention_dropout if self.training else 0.0
         is_plain = self.pattern is None or not (self.pattern.num_global_tokens or self.pattern.num_random_blocks)
         if self.layer_type != "block_sparse_attention" and is_plain and can_attend_in_one_kernel(query, dropout):

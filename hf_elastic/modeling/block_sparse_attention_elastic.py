@@ -3,14 +3,14 @@
 What is distinctive: a head's sparsity is one number that gets a gradient, and no score outside the blocks that a head
 selects is ever computed, in training either.
 
-- Keys are cut into blocks, queries into blocks that span two of those, or four where the padded input has 32. Each
-  query block of each head ranks the key blocks: first those that hold its own positions and those that hold global
-  tokens, in order of position, then the others by similarity, the scaled product of the two blocks' mean vectors.
-  Padding is left out of the means; blocks of padding only come last and are never kept. SpargeAttention (Zhang et al.
-  2025, https://arxiv.org/abs/2502.18137) predicts scores from the means of both sides in trained models, MoBA (Lu et
-  al. 2025, https://arxiv.org/abs/2502.13189) and NSA (Yuan et al. 2025, https://arxiv.org/abs/2502.11089) train with a
-  fixed number of key blocks for each query; BigBird (Zaheer et al. 2020, https://arxiv.org/abs/2007.14062) keeps
-  local and global blocks.
+- Keys are cut into blocks, queries into blocks that span two or more of those. Each query block of each head ranks the
+  key blocks: first those that hold its own positions and those that hold global tokens, in order of position, then the
+  others by similarity, the scaled product of the two blocks' mean vectors. Padding is left out of the means; blocks of
+  padding only come last and are never kept. SpargeAttention (Zhang et al. 2025, https://arxiv.org/abs/2502.18137)
+  predicts scores from the means of both sides in trained models, MoBA (Lu et al. 2025,
+  https://arxiv.org/abs/2502.13189) and NSA (Yuan et al. 2025, https://arxiv.org/abs/2502.11089) train with a fixed
+  number of key blocks for each query; BigBird (Zaheer et al. 2020, https://arxiv.org/abs/2007.14062) keeps local and
+  global blocks.
 - Where n key blocks hold tokens, a head of sparsity s has the budget k = (1 - s) n. In evaluation it attends to the
   first round(k) blocks, halves rounded up, but always to its own and the global ones, and to one at least.
 - In training the block of rank r = 0, 1, ... has the gate k - r, clipped to [0, 1], which multiplies the exponentials
@@ -19,9 +19,12 @@ selects is ever computed, in training either.
   sparsity its gradient wherever k lies, and training computes nothing beyond it, where a sigmoid would either need
   more blocks or be flat between two of them. Sparsity 0 is full attention in training as well.
 - Blocks that are always kept are not gated: a head gets no gradient from a query block where they exceed its budget.
+- A text that is so short that dense attention is as fast keeps all its blocks. All of this depends on the text's own
+  length, not on what it is padded to, so that its output does not depend on the batch that it is in.
 """
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -31,12 +34,51 @@ from torch.nn.functional import pad
 
 from .attend_blocks_elastic import attend_blocks
 
-# Key blocks that a query block spans, and that many blocks make an input long. Wider query blocks run 10% faster, but
-# more queries share a selection, and in short inputs their own blocks would be most of the budget.
-SPAN, LONG_SPAN, LONG_INPUT = 2, 4, 32
 # In key blocks. Shorter inputs take as long as dense attention, or longer (one core, 12 heads of 64).
 DENSE_INPUT = 6
 FLEX_BLOCK_SIZES = (16, 32, 64, 128)  # that FlexAttention's kernels can do
+
+
+@dataclass(frozen=True)
+class BlockPattern:
+    """How queries and keys are cut into blocks, and which blocks need no selection.
+
+    Args:
+        block_size (`int`, defaults to 64):
+            Keys in a block.
+        num_global_tokens (`int`, defaults to 0):
+            That many first positions are global: their blocks are always kept.
+        span (`int`, defaults to 2):
+            Key blocks that a query block spans. Four run 10% faster than two, but more queries share a selection, and
+            in short inputs their own blocks are most of the budget.
+        dense_fallback (`bool`, defaults to `False`):
+            Whether texts that are so short that dense attention is as fast keep all blocks.
+
+    Raises:
+        ValueError: If a size is not positive, or a number negative.
+    """
+
+    block_size: int = 64
+    num_global_tokens: int = 0
+    span: int = 2
+    dense_fallback: bool = False
+
+    def __post_init__(self) -> None:
+        for name, smallest in (("block_size", 1), ("num_global_tokens", 0), ("span", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < smallest:
+                raise ValueError(f"{name}={value!r} is not possible: give a whole number of at least {smallest}.")
+
+    @property
+    def query_size(self) -> int:
+        """Queries in a block."""
+        return self.span * self.block_size
+
+    @property
+    def dense_below(self) -> int:
+        """Number of tokens from which a text is computed sparsely."""
+        num_global_blocks = -(-self.num_global_tokens // self.block_size)
+        return (DENSE_INPUT + num_global_blocks) * self.block_size if self.dense_fallback else 0
 
 
 class BlockSelection(NamedTuple):
@@ -59,10 +101,8 @@ def block_sparse_attention(
     value: Tensor,
     padding_mask: Tensor | None,
     sparsity: Tensor,
-    *,
+    pattern: BlockPattern,
     scaling: float,
-    block_size: int = 64,
-    num_global_tokens: int = 0,
     dropout: float = 0.0,
     training: bool = False,
 ) -> Tensor:
@@ -75,9 +115,8 @@ def block_sparse_attention(
         query, key, value: Need not be contiguous.
         padding_mask: True for tokens, False for padding, on either side. None means no padding.
         sparsity: Part of the blocks that each head leaves out, in [0, 1). Gets a gradient in training.
+        pattern: How queries and keys are cut into blocks.
         scaling: Factor of the scores, usually `head_dim ** -0.5`.
-        block_size: Keys in a block.
-        num_global_tokens: That many first positions are global: their blocks are always kept.
         dropout: Probability that training drops a key for all queries of a block together (DropAttention, Zehui et
             al. 2019, https://arxiv.org/abs/1907.11065). One draw for each weight would take a CPU as long as the
             attention itself.
@@ -89,17 +128,15 @@ def block_sparse_attention(
 
     Example:
         >>> query, key, value = torch.randn(3, 2, 4, 1000, 64)
-        >>> block_sparse_attention(query, key, value, None, torch.full((4,), 0.7), scaling=0.125).shape
+        >>> block_sparse_attention(query, key, value, None, torch.full((4,), 0.7), BlockPattern(), 0.125).shape
         torch.Size([2, 4, 1000, 64])
     """
-    order, kept, last_log_gate = select_blocks(
-        query, key, padding_mask, sparsity, scaling, block_size, num_global_tokens, training
-    )
-    if not training and _flex_is_faster(query, block_size):
-        return flex_block_attention(query, key, value, padding_mask, order, kept, scaling, block_size)
+    order, kept, last_log_gate = select_blocks(query, key, padding_mask, sparsity, pattern, scaling, training)
+    if not training and _flex_is_faster(query, pattern.block_size):
+        return flex_block_attention(query, key, value, padding_mask, order, kept, pattern, scaling)
     key_kept = None
     if training and dropout:
-        key_kept = torch.rand(*order.shape, block_size, device=query.device) >= dropout
+        key_kept = torch.rand(*order.shape, pattern.block_size, device=query.device) >= dropout
     return attend_blocks(
         query,
         key,
@@ -111,8 +148,8 @@ def block_sparse_attention(
         key_kept,
         float(dropout),
         float(scaling),
-        _span(query.shape[2], block_size) * block_size,
-        block_size,
+        pattern.query_size,
+        pattern.block_size,
     )
 
 
@@ -121,10 +158,8 @@ def block_bias(
     key: Tensor,
     padding_mask: Tensor | None,
     sparsity: Tensor,
-    *,
+    pattern: BlockPattern,
     scaling: float,
-    block_size: int = 64,
-    num_global_tokens: int = 0,
     training: bool = False,
 ) -> Tensor:
     """Writes the selection out as what dense attention adds to its scores: the definition, quadratic in the length.
@@ -135,16 +170,13 @@ def block_bias(
         `Tensor` of shape `(batch, heads, length, length)` in the dtype of `query`: 0 for keys that are kept, the
         logarithm of the gate in training, and the dtype's minimum for other keys and padding.
     """
-    order, kept, last_log_gate = select_blocks(
-        query, key, padding_mask, sparsity, scaling, block_size, num_global_tokens, training
-    )
+    order, kept, last_log_gate = select_blocks(query, key, padding_mask, sparsity, pattern, scaling, training)
     last = kept[..., None] - 1
     rank = torch.arange(order.shape[-1], device=order.device)
     by_rank = torch.where(rank == last, last_log_gate[..., None], 0.0).masked_fill(rank > last, -torch.inf)
     by_block = torch.zeros_like(by_rank).scatter(-1, order, by_rank)
     positions = torch.arange(query.shape[2], device=query.device)
-    query_blocks = positions // (_span(query.shape[2], block_size) * block_size)
-    bias = by_block[:, :, query_blocks][..., positions // block_size]
+    bias = by_block[:, :, positions // pattern.query_size][..., positions // pattern.block_size]
     if padding_mask is not None:
         bias = bias.masked_fill(~padding_mask[:, None, None], -torch.inf)
     return bias.clamp(min=torch.finfo(query.dtype).min).to(query.dtype)
@@ -155,9 +187,8 @@ def select_blocks(
     key: Tensor,
     padding_mask: Tensor | None,
     sparsity: Tensor,
+    pattern: BlockPattern,
     scaling: float,
-    block_size: int,
-    num_global_tokens: int,
     training: bool,
 ) -> BlockSelection:
     """Ranks the key blocks and cuts the ranking by the heads' budgets; only `sparsity` gets a gradient.
@@ -165,10 +196,12 @@ def select_blocks(
     Arguments as in [`block_sparse_attention`].
     """
     query, key = query.detach(), key.detach()
-    order, num_filled, num_first = _rank_blocks(query, key, padding_mask, scaling, block_size, num_global_tokens)
+    order, num_filled, num_first = _rank_blocks(query, key, padding_mask, pattern, scaling)
     num_filled = num_filled[:, None, None]  # (batch or 1, 1, 1)
     num_first = num_first[:, None].clamp(min=1)  # (batch or 1, 1, query blocks)
     budget = (1 - sparsity.float()[:, None]) * num_filled  # (batch or 1, heads, 1)
+    num_tokens = query.shape[2] if padding_mask is None else padding_mask.sum(dim=-1)[:, None, None]
+    budget = torch.where(torch.as_tensor(num_tokens < pattern.dense_below, device=query.device), num_filled, budget)
     kept = torch.maximum((budget.ceil() if training else (budget + 0.5).floor()).long(), num_first)
     is_gated = (kept > num_first) & training
     last_log_gate = torch.where(is_gated, budget - kept + 1, 1.0).log()
@@ -177,15 +210,16 @@ def select_blocks(
 
 
 def _rank_blocks(
-    query: Tensor, key: Tensor, padding_mask: Tensor | None, scaling: float, block_size: int, num_global_tokens: int
+    query: Tensor, key: Tensor, padding_mask: Tensor | None, pattern: BlockPattern, scaling: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gives the order, the number of key blocks of a row that hold tokens, and of those among them that come first."""
-    span = _span(query.shape[2], block_size)
-    pooled_query, pooled_key = _pool(query, padding_mask, span * block_size), _pool(key, padding_mask, block_size)
+    block_size = pattern.block_size
+    pooled_query, pooled_key = _pool(query, padding_mask, pattern.query_size), _pool(key, padding_mask, block_size)
     with torch.autocast(query.device.type, enabled=False):
         similarity = pooled_query @ pooled_key.mT * scaling
     query_blocks, key_blocks = (torch.arange(size, device=query.device) for size in similarity.shape[2:])
-    comes_first = (query_blocks[:, None] == key_blocks // span) | (key_blocks * block_size < num_global_tokens)
+    is_global = key_blocks * block_size < pattern.num_global_tokens
+    comes_first = (query_blocks[:, None] == key_blocks // pattern.span) | is_global
     is_filled = torch.ones_like(key_blocks, dtype=torch.bool)[None]
     if padding_mask is not None:
         is_filled = _cut(padding_mask, 1, block_size).any(dim=-1)
@@ -213,11 +247,6 @@ def _cut(states: Tensor, dim: int, size: int) -> Tensor:
     return states.unflatten(dim, (-1, size))
 
 
-def _span(length: int, block_size: int) -> int:
-    """Gives the number of key blocks that a query block spans."""
-    return LONG_SPAN if length >= LONG_INPUT * block_size else SPAN
-
-
 def flex_block_attention(
     query: Tensor,
     key: Tensor,
@@ -225,11 +254,11 @@ def flex_block_attention(
     padding_mask: Tensor | None,
     order: Tensor,
     kept: Tensor,
+    pattern: BlockPattern,
     scaling: float,
-    block_size: int,
 ) -> Tensor:
     """Hard selection through FlexAttention, whose block mask is the selection: `torch.compile` makes it one kernel."""
-    length, query_size = query.shape[2], _span(query.shape[2], block_size) * block_size
+    length, query_size, block_size = query.shape[2], pattern.query_size, pattern.block_size
     is_kept = order.argsort(dim=-1) < kept[..., None]  # (batch, heads, query blocks, key blocks)
 
     def sees(row: Tensor, head: Tensor, query_position: Tensor, key_position: Tensor) -> Tensor:
@@ -253,35 +282,6 @@ def _flex_is_faster(query: Tensor, block_size: int) -> bool:
     return torch.compiler.is_compiling() and query.is_cuda and is_possible
 
 
-def prefers_dense(length: int, *, block_size: int = 64, num_global_tokens: int = 0) -> bool:
-    """Tells whether dense attention is as fast for an input of `length`, whatever the sparsity: if it is short."""
-    num_global_blocks = -(-num_global_tokens // block_size)
-    return length < (DENSE_INPUT + num_global_blocks) * block_size
-
-
-def check_sparsity(value: float, name: str = "sparsity") -> None:
-    """Checks the part of the key blocks that a head leaves out.
-
-    Raises:
-        ValueError: If it lies outside [0, 1).
-    """
-    if not 0 <= value < 1:
-        raise ValueError(
-            f"{name}={value!r} must lie in [0, 1): it is the part of the key blocks that a head leaves out; 0 is full "
-            "attention."
-        )
-
-
-def check_block_size(value: int, name: str = "block_size") -> None:
-    """Checks the number of keys in a block.
-
-    Raises:
-        ValueError: If it is not a positive integer.
-    """
-    if not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name}={value!r} must be a positive number of positions, e.g. 64, the default.")
-
-
 def sparsity_logit(sparsity: float) -> float:
     """Gives the parameter of a head's sparsity; `torch.sigmoid` gives the sparsity back.
 
@@ -290,7 +290,11 @@ def sparsity_logit(sparsity: float) -> float:
     Raises:
         ValueError: If the sparsity lies outside [0, 1).
     """
-    check_sparsity(sparsity)
+    if not 0 <= sparsity < 1:
+        raise ValueError(
+            f"sparsity={sparsity!r} must lie in [0, 1): it is the part of the key blocks that a head leaves out; 0 is "
+            "full attention."
+        )
     return math.log(sparsity) - math.log1p(-sparsity) if sparsity else -math.inf
 
 
@@ -299,12 +303,4 @@ def sparsity_penalty(sparsities: Tensor, target: float) -> Tensor:
     return (sparsities - target).square().mean()
 
 
-__all__ = [
-    "block_bias",
-    "block_sparse_attention",
-    "check_block_size",
-    "check_sparsity",
-    "prefers_dense",
-    "sparsity_logit",
-    "sparsity_penalty",
-]
+__all__ = ["BlockPattern", "block_bias", "block_sparse_attention", "sparsity_logit", "sparsity_penalty"]

@@ -107,8 +107,8 @@ class ElasticConfig(PreTrainedConfig):
             Weight in the training loss of the heads' mean squared distance to `attention_sparsity`.
         dense_fallback (`bool`, defaults to `True`):
             Whether sparse layers compute inputs densely that are so short that this is faster. Of
-            `"sliding_attention"` layers the output is the same; `"block_sparse_attention"` layers leave nothing out
-            then.
+            `"sliding_attention"` layers the output is the same; `"block_sparse_attention"` layers leave nothing out of
+            a text with fewer than six blocks of tokens then, whatever it is padded to.
         sparse_attention (`bool`, defaults to `False`):
             Whether `"full_attention"` layers become `"block_sparse_attention"` layers. May be given when a dense
             checkpoint is loaded.

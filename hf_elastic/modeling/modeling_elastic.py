@@ -23,7 +23,7 @@ from transformers.modeling_outputs import (
 )
 from transformers.modeling_utils import PreTrainedModel
 from transformers.processing_utils import Unpack
-from transformers.utils import TransformersKwargs
+from transformers.utils import TransformersKwargs, logging
 from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
@@ -40,6 +40,8 @@ from .experts_elastic import ElasticMoE, ElasticRouter, init_experts, load_balan
 from .slicing_elastic import ElasticLayerNorm, ElasticLinear, leading
 from .subnet_elastic import LayerSize, SubnetConfig
 from .unpadding_elastic import Unpadding
+
+logger = logging.get_logger(__name__)
 
 # No `from __future__ import annotations` here: `AutoModel.register` reads the annotation of `config` as a class.
 
@@ -331,6 +333,7 @@ class ElasticModel(ElasticPreTrainedModel):
             unpad_inputs (`bool`, *optional*):
                 Whether to take the padding out before the first layer and put it back after the last, so that no layer
                 computes anything for it; as `config.unpad_inputs` says by default. The outputs at padding are 0 then.
+                Padding between tokens is taken out as well, so that windows reach across it.
 
         Returns:
             [`ElasticModelOutput`]: `last_hidden_state` of shape `(batch, length, hidden_size)`, `pooler_output` of
@@ -352,9 +355,11 @@ class ElasticModel(ElasticPreTrainedModel):
             "position_ids": position_ids,
             "inputs_embeds": inputs_embeds,
         }
-        unpadding = None
         wants_weights = kwargs.get("output_attentions", self.config.output_attentions)
-        if self.unpads_inputs(unpad_inputs) and attention_mask is not None and not wants_weights:
+        if wants_weights and self.config._attn_implementation != "eager":
+            logger.warning_once('Only attn_implementation="eager" gives attention weights.')
+        unpadding = None
+        if attention_mask is not None and self.takes_padding_out(attention_mask, unpad_inputs, wants_weights):
             unpadding = Unpadding.of(attention_mask, input_ids if inputs_embeds is None else inputs_embeds)
         if unpadding is not None:
             inputs = {name: unpadding.unpad(value) for name, value in inputs.items()}
@@ -376,6 +381,28 @@ class ElasticModel(ElasticPreTrainedModel):
             router_logits=outputs.router_logits,
             auxiliary_loss=self.auxiliary_loss(active, outputs.router_logits, mask) if self.training else None,
         )
+
+    def takes_padding_out(self, attention_mask: torch.Tensor, unpad_inputs: bool | None, wants_weights: bool) -> bool:
+        """Whether a batch is computed without its padding: if that is asked for, or if padding precedes tokens.
+
+        Global tokens and blocks are counted from a sequence's first token, which padding may only follow.
+
+        Raises:
+            ValueError: If padding precedes tokens and attention weights are asked for.
+        """
+        if self.unpads_inputs(unpad_inputs) and not wants_weights:
+            return True
+        counts = any(layer.attention.counts_positions for layer in self.layers)
+        if not counts or attention_mask.dim() != 2 or torch.compiler.is_compiling():
+            return False
+        is_token = attention_mask.bool()
+        precedes = bool((is_token[:, 1:] & ~is_token[:, :-1]).any())
+        if precedes and wants_weights:
+            raise ValueError(
+                "Padding precedes tokens, but global tokens and blocks are counted from a sequence's first token: pad "
+                'on the right (tokenizer.padding_side = "right"), or do without output_attentions.'
+            )
+        return precedes
 
     @merge_with_config_defaults
     @capture_outputs
@@ -400,24 +427,26 @@ class ElasticModel(ElasticPreTrainedModel):
                 "padding only: give a mask of shape (batch, length)."
             )
         hidden_states = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds, hidden_size)
-        padding_mask = sparse_attention_mask(attention_mask)
+        as_blocks = self.config._attn_implementation == SPARSE_IMPLEMENTATION
+        reads_padding = as_blocks or others & {"linear_attention", "block_sparse_attention"}
+        padding_mask = sparse_attention_mask(attention_mask) if reads_padding else None
         masks, angles = {}, {}
         for size in sizes:
             layer = self.layers[size.weights]
-            layer_type, pattern = layer.attention.layer_type, layer.attention.pattern
-            named = self.config.layer_types[size.layer]
+            layer_type, named = layer.attention.layer_type, self.config.layer_types[size.layer]
             if layer_type != named:
                 raise ValueError(
                     f"config.layer_types says {named!r} of layer {size.layer}, which was built as {layer_type!r}: "
                     "attention is chosen when a model is made, e.g. with from_pretrained(..., sparse_attention=True)."
                 )
-            if unpadding is None and (layer_type, pattern) not in masks:
-                masks[layer_type, pattern] = create_mask(self.config, pattern, hidden_states, attention_mask)
+            pattern = None if as_blocks else layer.attention.pattern  # which is not part of the mask then
+            if unpadding is None and pattern not in masks:
+                masks[pattern] = create_mask(self.config, pattern, hidden_states, attention_mask)
             if self.rotary_embedding is not None and layer_type not in angles:
                 angles[layer_type] = self.rotary_embedding(hidden_states, position_ids, layer_type)
             hidden_states = layer(
                 hidden_states,
-                masks.get((layer_type, pattern)),
+                masks.get(pattern),
                 size,
                 padding_mask=padding_mask,
                 angles=angles.get(layer_type),

@@ -142,7 +142,7 @@ def test_flash_attention_is_refused_for_patterns_that_it_does_not_know(name):
         ElasticModel._from_config(config, attn_implementation="flash_attention_2")
 
 
-def test_linear_layers_have_no_weights_and_ignore_padding():
+def test_linear_layers_ignore_padding():
     config = ElasticConfig(**SPARSE, layer_types=["linear_attention"] * 4)
     model = randomize(ElasticModel(config)).eval()
     assert model.config._attn_implementation == "sdpa"

@@ -8,12 +8,10 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from hf_elastic.modeling.block_sparse_attention_elastic import (
+    BlockPattern,
     block_bias,
     block_sparse_attention,
-    check_block_size,
-    check_sparsity,
     flex_block_attention,
-    prefers_dense,
     select_blocks,
     sparsity_logit,
     sparsity_penalty,
@@ -22,8 +20,9 @@ from hf_elastic.modeling.block_sparse_attention_elastic import (
 SCALING = 0.4
 HEADS, HEAD_DIM = 4, 8
 SPARSITIES = [0.0, 0.35, 0.7, 0.99]
-# Whole and odd lengths, shorter than a block, and from 32 blocks of 4 on with wider query blocks.
+# Whole and odd lengths, shorter than a block, and many blocks.
 LENGTHS = [1, 3, 8, 50, 129]
+PATTERN = BlockPattern(block_size=4)
 
 
 def make_states(length: int, batch_size: int = 3, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
@@ -46,16 +45,16 @@ def make_mask(length: int, side: str | None) -> torch.Tensor | None:
     return positions < lengths if side == "right" else positions >= length - lengths
 
 
-def dense_attention(query, key, value, padding_mask, sparsity, **options):
-    bias = block_bias(query, key, padding_mask, sparsity, scaling=SCALING, **options)
+def dense_attention(query, key, value, padding_mask, sparsity, pattern=PATTERN, training=False):
+    bias = block_bias(query, key, padding_mask, sparsity, pattern, SCALING, training)
     return (query @ key.mT * SCALING + bias).softmax(dim=-1) @ value
 
 
-def bias_in_loops(query, key, mask, sparsity, block_size, num_global_tokens, training):
+def bias_in_loops(query, key, mask, sparsity, pattern, training):
     """The module's description, literally, for one row and head: query, key `(length, head_dim)`, mask `(length,)`."""
     length = len(query)
     positions = list(range(length))
-    span = (4 if length >= 32 * block_size else 2) * block_size
+    block_size, span = pattern.block_size, pattern.span * pattern.block_size
     key_blocks = [positions[start : start + block_size] for start in range(0, length, block_size)]
     filled = [index for index, block in enumerate(key_blocks) if mask[block].any()]
     bias = torch.full((length, length), torch.finfo(query.dtype).min)
@@ -67,7 +66,7 @@ def bias_in_loops(query, key, mask, sparsity, block_size, num_global_tokens, tra
             return states[tokens].mean(dim=0) if tokens else torch.zeros(HEAD_DIM)
 
         def is_first(index, queries=queries):
-            return bool(set(key_blocks[index]) & set(queries)) or index * block_size < num_global_tokens
+            return bool(set(key_blocks[index]) & set(queries)) or index * block_size < pattern.num_global_tokens
 
         def importance(index, queries=queries):
             similarity = (mean(query, queries) @ mean(key, key_blocks[index])).item()
@@ -75,7 +74,7 @@ def bias_in_loops(query, key, mask, sparsity, block_size, num_global_tokens, tra
 
         order = sorted(filled, key=importance)
         num_first = max(1, sum(is_first(index) for index in filled))
-        budget = (1 - sparsity) * len(filled)
+        budget = len(filled) if mask.sum() < pattern.dense_below else (1 - sparsity) * len(filled)
         for rank, index in enumerate(order):
             gate = min(max(budget - rank, 0.0), 1.0)
             if rank < num_first:
@@ -90,34 +89,39 @@ def bias_in_loops(query, key, mask, sparsity, block_size, num_global_tokens, tra
     return bias
 
 
+PATTERNS = [
+    PATTERN,
+    BlockPattern(block_size=4, num_global_tokens=1, span=4),
+    BlockPattern(block_size=4, num_global_tokens=6, dense_fallback=True),
+]
+
+
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("num_global_tokens", [0, 1, 6])
+@pytest.mark.parametrize("pattern", PATTERNS, ids=str)
 @pytest.mark.parametrize("side", [None, "right", "left"])
 @pytest.mark.parametrize("length", LENGTHS)
-def test_bias_is_the_definition(length, side, num_global_tokens, training):
+def test_bias_is_the_definition(length, side, pattern, training):
     query, key, _ = make_states(length)
     mask = make_mask(length, side)
-    options = {"block_size": 4, "num_global_tokens": num_global_tokens, "training": training}
-    bias = block_bias(query, key, mask, torch.tensor(SPARSITIES), scaling=SCALING, **options)
+    bias = block_bias(query, key, mask, torch.tensor(SPARSITIES), pattern, SCALING, training)
     rows = torch.ones(3, length, dtype=torch.bool) if mask is None else mask
     for row in range(3):
         for head, sparsity in enumerate(SPARSITIES):
             expected = bias_in_loops(
-                query[row, head].detach(), key[row, head].detach(), rows[row], sparsity, **options
+                query[row, head].detach(), key[row, head].detach(), rows[row], sparsity, pattern, training
             )
             actual = bias[row, head]
             torch.testing.assert_close(actual[rows[row]], expected[rows[row]], atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("num_global_tokens", [0, 6])
+@pytest.mark.parametrize("pattern", PATTERNS, ids=str)
 @pytest.mark.parametrize("side", [None, "right", "left"])
 @pytest.mark.parametrize("length", LENGTHS)
-def test_attention_and_gradients_are_those_of_the_bias(length, side, num_global_tokens, training):
+def test_attention_and_gradients_are_those_of_the_bias(length, side, pattern, training):
     states, sparsity, mask = make_states(length), make_sparsity(), make_mask(length, side)
-    options = {"block_size": 4, "num_global_tokens": num_global_tokens, "training": training}
-    output = block_sparse_attention(*states, mask, sparsity, scaling=SCALING, **options)
-    expected = dense_attention(*states, mask, sparsity, **options)
+    output = block_sparse_attention(*states, mask, sparsity, pattern, SCALING, training=training)
+    expected = dense_attention(*states, mask, sparsity, pattern, training)
     tokens = torch.ones(3, length, dtype=torch.bool) if mask is None else mask
     is_token = tokens[:, None, :, None]
     torch.testing.assert_close(output * is_token, expected * is_token, atol=1e-5, rtol=1e-5)
@@ -136,9 +140,7 @@ def test_attention_and_gradients_are_those_of_the_bias(length, side, num_global_
 @pytest.mark.parametrize("side", [None, "left"])
 def test_without_sparsity_it_is_full_attention(side, training):
     states, mask = make_states(50), make_mask(50, side)
-    output = block_sparse_attention(
-        *states, mask, torch.zeros(HEADS), scaling=SCALING, block_size=4, training=training
-    )
+    output = block_sparse_attention(*states, mask, torch.zeros(HEADS), PATTERN, SCALING, training=training)
     bias = None if mask is None else torch.zeros(3, 1, 1, 50).masked_fill(~mask[:, None, None], -torch.inf)
     expected = torch.nn.functional.scaled_dot_product_attention(*states, bias, scale=SCALING)
     torch.testing.assert_close(output, expected, atol=1e-5, rtol=1e-5)
@@ -148,15 +150,15 @@ def test_evaluation_keeps_what_training_opens_by_half():
     query, key, _ = make_states(100)
     for sparsity in torch.linspace(0.01, 0.99, 12):
         arguments = (query, key, None, sparsity.expand(HEADS))
-        soft = block_bias(*arguments, scaling=SCALING, block_size=4, training=True)
-        hard = block_bias(*arguments, scaling=SCALING, block_size=4)
+        soft = block_bias(*arguments, PATTERN, SCALING, training=True)
+        hard = block_bias(*arguments, PATTERN, SCALING)
         assert torch.equal(soft >= math.log(0.5), hard == 0)
 
 
 def test_budget_counts_the_blocks_with_tokens():
     query, key, _ = make_states(80)
     mask = torch.arange(80) < torch.tensor([[80], [40], [21]])
-    order, kept, _ = select_blocks(query, key, mask, torch.full((HEADS,), 0.5), SCALING, 4, 0, False)
+    order, kept, _ = select_blocks(query, key, mask, torch.full((HEADS,), 0.5), PATTERN, SCALING, False)
     assert (kept[:, :, 0] == torch.tensor([[10], [5], [3]])).all()  # half of 20, 10 and 6
     for row, num_filled in enumerate((20, 10, 6)):
         assert (order[row, ..., :num_filled] < num_filled).all()
@@ -169,9 +171,7 @@ def test_gradient_opens_heads_that_need_more_blocks_and_closes_the_others():
     logit = torch.full((HEADS,), 0.1, requires_grad=True)
     optimizer = torch.optim.Adam([logit], lr=0.05)
     for _ in range(30):
-        output = block_sparse_attention(
-            query, key, value, None, logit.sigmoid(), scaling=SCALING, block_size=4, training=True
-        )
+        output = block_sparse_attention(query, key, value, None, logit.sigmoid(), PATTERN, SCALING, training=True)
         found = output[0, :, :8].mean(dim=(1, 2))
         loss = found[2:].sum() - found[:2].sum()
         optimizer.zero_grad()
@@ -186,7 +186,7 @@ def test_rows_of_padding_only_stay_finite(training):
     states, sparsity = make_states(30), make_sparsity()
     mask = torch.ones(3, 30, dtype=torch.bool)
     mask[1] = False
-    output = block_sparse_attention(*states, mask, sparsity, scaling=SCALING, block_size=4, training=training)
+    output = block_sparse_attention(*states, mask, sparsity, PATTERN, SCALING, training=training)
     output.square().sum().backward()
     assert all(tensor.isfinite().all() for tensor in (output, *(state.grad for state in states)))
     assert not training or sparsity.grad.isfinite().all()
@@ -194,18 +194,18 @@ def test_rows_of_padding_only_stay_finite(training):
 
 def test_half_precision_stays_near_single_precision():
     states, sparsity = make_states(100, dtype=torch.bfloat16), make_sparsity()
-    output = block_sparse_attention(*states, None, sparsity, scaling=SCALING, block_size=4, training=True)
+    output = block_sparse_attention(*states, None, sparsity, PATTERN, SCALING, training=True)
     exact = block_sparse_attention(
-        *(state.float() for state in states), None, sparsity, scaling=SCALING, block_size=4, training=True
+        *(state.float() for state in states), None, sparsity, PATTERN, SCALING, training=True
     )
     assert output.dtype == torch.bfloat16
     torch.testing.assert_close(output.float(), exact, atol=2e-2, rtol=2e-2)
-    assert block_bias(*states[:2], None, sparsity, scaling=SCALING, block_size=4).isfinite().all()
+    assert block_bias(*states[:2], None, sparsity, PATTERN, SCALING).isfinite().all()
 
 
 def test_autocast_changes_neither_the_selection_nor_the_products():
     states, sparsity = make_states(100), make_sparsity()
-    attend = partial(block_sparse_attention, scaling=SCALING, block_size=4, training=True)
+    attend = partial(block_sparse_attention, pattern=PATTERN, scaling=SCALING, training=True)
     expected = attend(*states, None, sparsity)
     with torch.autocast("cpu", torch.bfloat16):
         torch.testing.assert_close(attend(*states, None, sparsity), expected)
@@ -218,7 +218,7 @@ def test_autocast_changes_neither_the_selection_nor_the_products():
 
 def test_dropout_is_drawn_in_training_only_and_keeps_the_mean():
     states, sparsity = make_states(30), make_sparsity()
-    attend = partial(block_sparse_attention, *states, None, sparsity, scaling=SCALING, block_size=4)
+    attend = partial(block_sparse_attention, *states, None, sparsity, PATTERN, SCALING)
     assert torch.equal(attend(dropout=0.5), attend())
     torch.manual_seed(0)
     draws = [attend(dropout=0.5, training=True).detach() for _ in range(400)]
@@ -234,7 +234,7 @@ def test_activation_checkpointing_gives_the_same_gradients(dropout, use_reentran
     gradients = []
     for run in (lambda function, *inputs: function(*inputs), partial(checkpoint, use_reentrant=use_reentrant)):
         states, sparsity = make_states(50), make_sparsity()
-        options = {"scaling": SCALING, "block_size": 4, "dropout": dropout, "training": True}
+        options = {"pattern": PATTERN, "scaling": SCALING, "dropout": dropout, "training": True}
         torch.manual_seed(0)
         run(
             partial(block_sparse_attention, **options), *states, make_mask(50, "right"), sparsity
@@ -246,7 +246,7 @@ def test_activation_checkpointing_gives_the_same_gradients(dropout, use_reentran
 @pytest.mark.parametrize("training, backend, lengths", [(False, "eager", (50, 23)), (True, "aot_eager", (50,))])
 def test_compiles_to_one_graph(training, backend, lengths):
     torch._dynamo.reset()
-    attend = partial(block_sparse_attention, scaling=SCALING, block_size=4, training=training)
+    attend = partial(block_sparse_attention, pattern=PATTERN, scaling=SCALING, training=training)
     compiled = torch.compile(attend, backend=backend, fullgraph=True, dynamic=len(lengths) > 1)
     for length in lengths:
         states, sparsity, mask = make_states(length), make_sparsity(), make_mask(length, "right")
@@ -259,46 +259,61 @@ def test_compiles_to_one_graph(training, backend, lengths):
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @pytest.mark.parametrize("side", [None, "right", "left"])
-@pytest.mark.parametrize("length", [50, 131])
-def test_flex_attention_computes_the_same_selection(length, side):
+@pytest.mark.parametrize(("length", "span"), [(50, 2), (131, 4)])
+def test_flex_attention_computes_the_same_selection(length, span, side):
     states, mask, sparsity = (
         [state.detach() for state in make_states(length)],
         make_mask(length, side),
         make_sparsity(),
     )
-    order, kept, _ = select_blocks(*states[:2], mask, sparsity, SCALING, 4, 1, False)
-    output = flex_block_attention(*states, mask, order, kept, SCALING, 4)
-    expected = dense_attention(*states, mask, sparsity, block_size=4, num_global_tokens=1)
+    pattern = BlockPattern(block_size=4, num_global_tokens=1, span=span)
+    order, kept, _ = select_blocks(*states[:2], mask, sparsity, pattern, SCALING, False)
+    output = flex_block_attention(*states, mask, order, kept, pattern, SCALING)
+    expected = dense_attention(*states, mask, sparsity, pattern)
     tokens = torch.ones(3, length, dtype=torch.bool) if mask is None else mask
     is_token = tokens[:, None, :, None]
     torch.testing.assert_close(output * is_token, expected * is_token, atol=1e-5, rtol=1e-5)
     assert output.isfinite().all()
 
 
-def test_short_inputs_prefer_dense_attention():
-    assert prefers_dense(128) and not prefers_dense(512)
-    assert not prefers_dense(128, block_size=16)
-    assert prefers_dense(512, num_global_tokens=256)
+@pytest.mark.parametrize("span", [2, 4])
+@pytest.mark.parametrize("dense_fallback", [False, True])
+@pytest.mark.parametrize("length", [5, 23, 24, 50])
+def test_the_output_of_a_text_does_not_depend_on_what_it_is_padded_to(length, dense_fallback, span):
+    pattern = BlockPattern(block_size=4, num_global_tokens=3, span=span, dense_fallback=dense_fallback)
+    states, sparsity = make_states(130), torch.full((HEADS,), 0.7)
+    mask = torch.arange(130) < torch.tensor([[130], [length], [length]])
+    padded = block_sparse_attention(*states, mask, sparsity, pattern, SCALING)[1:, :, :length]
+    alone = [state[1:, :, :length] for state in states]
+    torch.testing.assert_close(block_sparse_attention(*alone, None, sparsity, pattern, SCALING), padded)
+    if length < pattern.dense_below:
+        full = torch.nn.functional.scaled_dot_product_attention(*alone, scale=SCALING)
+        torch.testing.assert_close(padded, full)
+
+
+def test_short_inputs_are_those_that_dense_attention_is_as_fast_for():
+    assert BlockPattern(dense_fallback=True).dense_below == 384
+    assert BlockPattern(block_size=16, num_global_tokens=17, dense_fallback=True).dense_below == 128
+    assert BlockPattern().dense_below == 0
 
 
 @pytest.mark.parametrize("value", [0, 0.0, 0.3, 0.99])
 def test_sparsity_round_trip(value):
-    check_sparsity(value)
     assert torch.tensor(sparsity_logit(value)).sigmoid().item() == pytest.approx(value)
 
 
 @pytest.mark.parametrize("value", [-0.1, 1, 1.5, math.nan])
 def test_impossible_sparsity_is_named(value):
-    for function in (check_sparsity, sparsity_logit):
-        with pytest.raises(ValueError, match=rf"sparsity={value}.*\[0, 1\)"):
-            function(value)
+    with pytest.raises(ValueError, match=rf"sparsity={value}.*\[0, 1\)"):
+        sparsity_logit(value)
 
 
-@pytest.mark.parametrize("value", [0, -64, 2.5])
-def test_impossible_block_size_is_named(value):
-    check_block_size(64)
-    with pytest.raises(ValueError, match=f"attention_block_size={value}.*positive"):
-        check_block_size(value, "attention_block_size")
+@pytest.mark.parametrize(
+    ("field", "value"), [("block_size", 0), ("block_size", 2.5), ("num_global_tokens", -1), ("span", 0)]
+)
+def test_impossible_sizes_are_named(field, value):
+    with pytest.raises(ValueError, match=f"{field}={value} is not possible"):
+        BlockPattern(**{field: value})
 
 
 def test_penalty_is_the_mean_squared_distance():
