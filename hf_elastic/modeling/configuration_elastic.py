@@ -6,6 +6,7 @@ from typing import Any, Literal
 from huggingface_hub.dataclasses import strict
 from transformers.configuration_utils import PreTrainedConfig
 
+from .presets_elastic import preset_fields, scaled_fields
 from .subnet_elastic import LAYER_AXES, LayerSize, SubnetConfig, check_groups, check_nested
 
 # Where a saved checkpoint's own code defines each Auto class. Complete in every checkpoint, whichever class saved it.
@@ -21,17 +22,6 @@ AUTO_MAP = {
 # Names that stand for something else in metrics and folders.
 RESERVED_SUBNET_NAMES = ("mean", "supernet")
 LAYER_TYPES = ("full_attention", "sliding_attention", "block_sparse_attention", "linear_attention")
-# Sizes of the compact BERT models (Turc et al. 2019, https://arxiv.org/abs/1908.08962) and of BERT itself (Devlin et
-# al. 2019): layers and hidden size. Heads have 64 dimensions in all of them, and four neurons stand for each feature.
-PRESETS = {
-    "tiny": (2, 128),
-    "mini": (4, 256),
-    "small": (4, 512),
-    "medium": (8, 512),
-    "base": (12, 768),
-    "large": (24, 1024),
-}
-PRESET_HEAD_DIM = 64
 PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "qa_dropout")
 # Rotary embeddings whose frequencies do not depend on the length of the input.
 ROPE_TYPES = ("default", "linear", "yarn", "llama3")
@@ -273,25 +263,16 @@ class ElasticConfig(PreTrainedConfig):
             name (`str`):
                 Name of the size.
             **fields:
-                Other fields of the configuration, or other values for those that the size sets.
+                Other fields of the configuration, or other values for those that the size sets. Heads and neurons
+                follow another hidden size.
 
         Raises:
-            ValueError: If the name is unknown.
+            ValueError: If the name is unknown, or the hidden size is no multiple of `head_dim`.
 
         References:
             Turc et al. 2019, Well-Read Students Learn Better (https://arxiv.org/abs/1908.08962)
         """
-        if name not in PRESETS:
-            raise ValueError(f"Unknown preset {name!r}: possible are {list(PRESETS)}.")
-        num_layers, hidden_size = PRESETS[name]
-        sizes = {
-            "num_hidden_layers": num_layers,
-            "hidden_size": hidden_size,
-            "num_attention_heads": hidden_size // PRESET_HEAD_DIM,
-            "head_dim": PRESET_HEAD_DIM,
-            "intermediate_size": 4 * hidden_size,
-        }
-        return cls(**(sizes | fields))
+        return cls(**preset_fields(name, fields))
 
     def scaled(self, width: float = 1.0, depth: float = 1.0) -> "ElasticConfig":
         """Gives the configuration of a larger or smaller supernet, with heads of the same size.
@@ -310,27 +291,7 @@ class ElasticConfig(PreTrainedConfig):
             ValueError: If a multiplier is not positive, or the layers of this configuration differ in size or share
                 weights, which says nothing about further ones.
         """
-        for name, multiplier in (("width", width), ("depth", depth)):
-            if not isinstance(multiplier, int | float) or not 0 < multiplier < math.inf:
-                raise ValueError(f"{name}={multiplier!r}: a multiplier must be a positive number.")
-        if self.is_heterogeneous or self.layer_groups is not None:
-            name = "per_layer_config" if self.is_heterogeneous else "layer_groups"
-            raise ValueError(f"{name} is set: scale the configuration before its layers are told apart.")
-        heads = max(1, int(width * self.num_attention_heads + 0.5))
-        width = heads / self.num_attention_heads
-        layers = max(1, int(depth * self.num_hidden_layers + 0.5))
-        values = self.to_dict()
-        values.update(
-            num_attention_heads=heads,
-            hidden_size=round(width * self.hidden_size),
-            intermediate_size=round(width * self.intermediate_size),
-            embedding_size=self.embedding_size if self.embedding_projection else None,
-            random_block_seeds=None,
-            num_hidden_layers=layers,
-            layer_types=_continued(self.layer_types, layers),
-            subnets={},
-        )
-        return type(self)(**values)
+        return type(self)(**scaled_fields(self, width, depth))
 
     def layer_sizes(self) -> tuple[LayerSize, ...]:
         """Gives the sizes of each layer of the full model."""
@@ -376,6 +337,8 @@ class ElasticConfig(PreTrainedConfig):
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
         if self.type_vocab_size < 0:
             raise ValueError(f"type_vocab_size={self.type_vocab_size} must be at least 0; 0 means no token types.")
+        if self.pad_token_id is not None and self.pad_token_id >= self.vocab_size:
+            raise ValueError(f"pad_token_id={self.pad_token_id} must be below vocab_size={self.vocab_size}.")
         for name in PROBABILITIES:
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:
@@ -489,12 +452,6 @@ class ElasticConfig(PreTrainedConfig):
             checked[name] = subnet
         check_nested(checked, self)
         return checked
-
-
-def _continued(layer_types: list[str], length: int) -> list[str]:
-    """Cuts a list of layer types, or goes on with its shortest repeated pattern."""
-    period = next(p for p in range(1, len(layer_types) + 1) if layer_types[p:] == layer_types[:-p])
-    return [layer_types[layer % period] for layer in range(length)]
 
 
 __all__ = ["AUTO_MAP", "ElasticConfig"]

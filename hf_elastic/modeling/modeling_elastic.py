@@ -12,7 +12,6 @@ import torch
 from torch import nn
 from transformers.activations import ACT2FN
 from transformers.loss.loss_utils import fixed_cross_entropy
-from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import (
     BaseModelOutputWithPooling,
     MaskedLMOutput,
@@ -27,18 +26,15 @@ from transformers.utils import TransformersKwargs, logging
 from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .attention_elastic import (
-    SPARSE_IMPLEMENTATION,
-    ElasticAttention,
-    create_mask,
-    sparse_attention_mask,
-)
+from .attention_elastic import SPARSE_IMPLEMENTATION, ElasticAttention, create_mask, sparse_attention_mask
 from .block_sparse_attention_elastic import sparsity_penalty
 from .configuration_elastic import ElasticConfig
 from .embeddings_elastic import ElasticEmbeddings, RotaryEmbedding
 from .experts_elastic import ElasticMoE, ElasticRouter, init_experts, load_balancing_loss, router_z_loss
+from .layers_elastic import ElasticLayer
+from .pooling_elastic import ElasticPooler, ElasticPredictionHead, classifier_dropout
 from .slicing_elastic import ElasticLayerNorm, ElasticLinear, leading
-from .subnet_elastic import LayerSize, SubnetConfig
+from .subnet_elastic import SubnetConfig
 from .unpadding_elastic import Unpadding
 
 logger = logging.get_logger(__name__)
@@ -61,113 +57,6 @@ class ElasticModelOutput(BaseModelOutputWithPooling):
     auxiliary_loss: torch.Tensor | None = None
 
 
-class ElasticMLP(nn.Module):
-    """Feed-forward network, plain or gated, that can run with its leading neurons alone."""
-
-    def __init__(self, config: ElasticConfig, size: LayerSize):
-        super().__init__()
-        self.intermediate_size = size.intermediate_size
-        hidden_size, bias = config.hidden_size, config.mlp_bias
-        self.gate_proj = ElasticLinear(hidden_size, self.intermediate_size, bias=bias) if config.gated_mlp else None
-        self.up_proj = ElasticLinear(hidden_size, self.intermediate_size, bias=bias)
-        self.down_proj = ElasticLinear(self.intermediate_size, hidden_size, bias=bias)
-        self.activation = ACT2FN[config.hidden_act]
-
-    def forward(self, hidden_states: torch.Tensor, intermediate_size: int | None = None) -> torch.Tensor:
-        rows = leading(intermediate_size, self.intermediate_size)
-        neurons = self.up_proj(hidden_states, **rows)
-        if self.gate_proj is None:
-            neurons = self.activation(neurons)
-        else:
-            neurons = self.activation(self.gate_proj(hidden_states, **rows)) * neurons
-        return self.down_proj(neurons, **leading(hidden_states.shape[-1], self.down_proj.out_features))
-
-
-class ElasticLayer(GradientCheckpointingLayer):
-    """Encoder layer with the norms after the residual sums, as in BERT, or before what is summed, as in ModernBERT."""
-
-    def __init__(self, config: ElasticConfig, size: LayerSize):
-        super().__init__()
-        norm = {"eps": config.layer_norm_eps, "bias": config.norm_bias}
-        has_attention_norm = size.layer > 0 or config.first_attention_norm
-        self.norm_first = config.norm_position == "pre"
-        self.attention = ElasticAttention(config, size)
-        self.attention_norm = ElasticLayerNorm(config.hidden_size, **norm) if has_attention_norm else nn.Identity()
-        self.mlp = ElasticMoE(config, size) if size.num_experts > 1 else ElasticMLP(config, size)
-        self.mlp_norm = ElasticLayerNorm(config.hidden_size, **norm)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
-
-    def forward(
-        self,
-        hidden_states: torch.Tensor,
-        attention_mask: torch.Tensor | None = None,
-        size: LayerSize | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> torch.Tensor:
-        heads = None if size is None else size.num_attention_heads
-        if self.norm_first:
-            attention_output, _ = self.attention(self.attention_norm(hidden_states), attention_mask, heads, **kwargs)
-            hidden_states = hidden_states + self.dropout(attention_output)
-            return hidden_states + self.dropout(self.feed_forward(self.mlp_norm(hidden_states), size))
-        attention_output, _ = self.attention(hidden_states, attention_mask, heads, **kwargs)
-        hidden_states = self.attention_norm(hidden_states + self.dropout(attention_output))
-        return self.mlp_norm(hidden_states + self.dropout(self.feed_forward(hidden_states, size)))
-
-    def feed_forward(self, hidden_states: torch.Tensor, size: LayerSize | None) -> torch.Tensor:
-        """Runs the feed-forward network or its experts in the given size."""
-        if size is None:
-            return self.mlp(hidden_states)
-        if isinstance(self.mlp, ElasticMoE):
-            return self.mlp(hidden_states, size.intermediate_size, size.num_experts, size.num_experts_per_tok)
-        return self.mlp(hidden_states, size.intermediate_size)
-
-
-class ElasticPredictionHead(nn.Module):
-    """Dense layer, activation and, if the configuration says so, a norm: what comes before a classifier."""
-
-    def __init__(self, config: ElasticConfig):
-        super().__init__()
-        self.dense = ElasticLinear(config.hidden_size, config.hidden_size, bias=config.classifier_bias)
-        self.activation = ACT2FN[config.classifier_activation]
-        self.norm = (
-            ElasticLayerNorm(config.hidden_size, eps=config.layer_norm_eps, bias=config.norm_bias)
-            if config.classifier_norm
-            else nn.Identity()
-        )
-
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        width = leading(hidden_states.shape[-1], self.dense.out_features)
-        return self.norm(self.activation(self.dense(hidden_states, **width)))
-
-
-def classifier_dropout(config: ElasticConfig) -> nn.Dropout:
-    """Gives the dropout in front of a classifier: the hidden states' unless the configuration says otherwise."""
-    return nn.Dropout(config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout)
-
-
-class ElasticPooler(ElasticPredictionHead):
-    """That layer over what represents a sequence: its first token's hidden state, or the mean over its tokens."""
-
-    def __init__(self, config: ElasticConfig):
-        super().__init__(config)
-        self.pooling = config.classifier_pooling
-        self.skips_padding = config.pooling_skips_padding
-        self.dropout = classifier_dropout(config) if config.classifier_input_dropout else nn.Identity()
-
-    def forward(self, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None = None) -> torch.Tensor:
-        if self.pooling == "cls" and self.skips_padding and attention_mask is not None:
-            first = attention_mask.int().argmax(dim=1)
-            pooled = hidden_states[torch.arange(len(first), device=first.device), first]
-        elif self.pooling == "cls":
-            pooled = hidden_states[:, 0]
-        elif attention_mask is None:
-            pooled = hidden_states.mean(dim=1)
-        else:
-            is_token = attention_mask.to(hidden_states.dtype).unsqueeze(-1)
-            pooled = (hidden_states * is_token).sum(dim=1) / is_token.sum(dim=1)
-        return super().forward(self.dropout(pooled))
-
-
 class ElasticPreTrainedModel(PreTrainedModel):
     """Base of all elastic models: loading, saving, and the choice of the size that runs."""
 
@@ -186,6 +75,13 @@ class ElasticPreTrainedModel(PreTrainedModel):
         "attentions": ElasticAttention,
         "router_logits": OutputRecorder(ElasticRouter, index=0, capture_initial_hidden_state=False),
     }
+
+    def __init__(self, config: ElasticConfig, *inputs, **kwargs):
+        for name in ("hidden_act", "classifier_activation", "lm_head_activation"):
+            activation = getattr(config, name)
+            if activation is not None and activation not in ACT2FN:
+                raise ValueError(f"{name}={activation!r} is unknown: possible are {sorted(ACT2FN)}.")
+        super().__init__(config, *inputs, **kwargs)
 
     @classmethod
     def _can_set_experts_implementation(cls) -> bool:

@@ -129,6 +129,7 @@ def test_wrong_subnets_added_in_place_are_not_saved(tiny_config, tmp_path):
         ({"position_embedding_type": "rotary", "rope_parameters": {"rope_theta": -1}}, ValueError, "rope_theta=-1"),
         ({"head_dim": 0}, ValueError, "head_dim=0 must be at least 1"),
         ({"embedding_size": 0}, ValueError, "embedding_size=0 must be at least 1"),
+        ({"pad_token_id": 99, "vocab_size": 99}, ValueError, "pad_token_id=99 must be below vocab_size=99"),
         ({"type_vocab_size": -1}, ValueError, "type_vocab_size=-1 must be at least 0"),
         ({"hidden_dropout_prob": 2}, ValueError, r"hidden_dropout_prob=2 must lie in \[0, 1\]"),
         ({"classifier_dropout": math.nan}, ValueError, "classifier_dropout=nan must lie"),
@@ -178,6 +179,19 @@ def test_presets_have_heads_of_one_size(name):
 def test_an_unknown_preset_is_named_with_the_possible_ones():
     with pytest.raises(ValueError, match="'huge': possible are .*'large'"):
         ElasticConfig.from_preset("huge")
+    with pytest.raises(ValueError, match=r"\['tiny'\]: possible are"):
+        ElasticConfig.from_preset(["tiny"])
+
+
+def test_heads_and_neurons_follow_another_hidden_size():
+    config = ElasticConfig.from_preset("base", hidden_size=512)
+    assert (config.num_attention_heads, config.head_dim, config.intermediate_size) == (8, 64, 2048)
+    config = ElasticConfig.from_preset("base", hidden_size=480, num_attention_heads=10)
+    assert config.head_dim == 48
+    config = ElasticConfig.from_preset("base", head_dim=32)
+    assert config.num_attention_heads == 24
+    with pytest.raises(ValueError, match="hidden_size=500 is not a multiple of head_dim=64: give num_attention_heads"):
+        ElasticConfig.from_preset("base", hidden_size=500)
 
 
 def test_a_configuration_grows_and_shrinks_with_heads_of_one_size():

@@ -10,6 +10,7 @@ from transformers import AutoModel, AutoModelForSequenceClassification, AutoToke
 
 import hf_elastic
 from hf_elastic import (
+    ElasticConfig,
     ElasticForMaskedLM,
     ElasticForMultipleChoice,
     ElasticForSequenceClassification,
@@ -17,7 +18,7 @@ from hf_elastic import (
     SubnetConfig,
     extract,
 )
-from hf_elastic.modeling.modeling_elastic import ElasticLinear
+from hf_elastic.modeling.slicing_elastic import ElasticLinear
 
 from ..conftest import TINY, first_output, make_inputs, make_labels, randomize
 
@@ -340,3 +341,9 @@ def test_peft_wraps_the_projections(classifier):
     assert any(p.grad is not None for name, p in adapted.named_parameters() if "lora" in name)
     with pytest.raises(RuntimeError, match="must match"):
         adapted(**inputs, subnet="tiny")  # rather than ignoring the adapter
+
+
+@pytest.mark.parametrize("field", ["hidden_act", "classifier_activation", "lm_head_activation"])
+def test_an_unknown_activation_is_named(field):
+    with pytest.raises(ValueError, match=f"{field}='nonsense' is unknown: possible are .*'gelu'"):
+        ElasticForSequenceClassification(ElasticConfig(**TINY, **{field: "nonsense"}))
