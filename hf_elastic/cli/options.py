@@ -73,6 +73,8 @@ def parse_subnet(definition: str) -> tuple[str, dict[str, float]]:
             multipliers[key] = float(value)
         except ValueError:
             raise typer.BadParameter(f"--subnet {definition!r}: {value!r} is not a number; {example}.") from None
+        if not 0 < multipliers[key] <= 1:
+            raise typer.BadParameter(f"--subnet {definition!r}: {value} does not lie in (0, 1]; {example}.")
     return name, multipliers
 
 

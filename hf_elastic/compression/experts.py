@@ -8,7 +8,8 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from ..modeling.configuration_elastic import ElasticConfig
-from ..modeling.modeling_elastic import ElasticLayer, ElasticMLP, ElasticPreTrainedModel
+from ..modeling.layers_elastic import ElasticLayer, ElasticMLP
+from ..modeling.modeling_elastic import ElasticPreTrainedModel
 from ..modeling.subnet_elastic import LayerSize, SubnetConfig
 from .checks import check_plain_weights
 from .clusters import balanced_clusters
@@ -16,6 +17,8 @@ from .copies import load_copies
 from .extract import member_config
 from .units import layer_and_name
 
+# Each token is scored against all experts, and each expert has to be a product that is worth starting.
+MAX_EXPERTS = 64
 # A few tokens for each neuron say enough of which are active together, and for each weight of a router.
 MAX_TOKENS = 8192
 
@@ -40,7 +43,7 @@ def split_into_experts(
         model (`ElasticPreTrainedModel`):
             A model with plain feed-forward networks. It is left as it is.
         num_experts (`int`):
-            Number of experts of a layer, usually 4 to 8. It has to divide the network's neurons.
+            Number of experts of a layer, usually 4 to 8, 64 at most. It has to divide the network's neurons.
         num_experts_per_tok (`int`):
             Number of experts that a token goes through; with all of them, the output is that of before. Smaller sizes
             may have fewer, see [`SubnetConfig`].
@@ -58,8 +61,9 @@ def split_into_experts(
 
     Raises:
         TypeError: If the model is not elastic, or its weights are adapted or quantized.
-        ValueError: If `num_experts` is smaller than two or does not divide a network, `num_experts_per_tok` is not
-            between one and `num_experts`, a layer does not exist or has experts already, or there is no batch.
+        ValueError: If `num_experts` is not between 2 and 64 or does not divide a network, `num_experts_per_tok` is not
+            between one and `num_experts`, a layer does not exist, has experts already or shares its weights with one
+            that is left out, or there is no batch.
 
     References:
         Zhang et al. 2022, MoEfication (https://arxiv.org/abs/2110.01786)
@@ -71,7 +75,7 @@ def split_into_experts(
     sizes = _sizes_with_experts(model, num_experts, num_experts_per_tok, layers, "unit")
     for size in sizes.values():
         if size.intermediate_size % num_experts:
-            possible = [n for n in range(2, 65) if size.intermediate_size % n == 0]
+            possible = [n for n in range(2, MAX_EXPERTS + 1) if size.intermediate_size % n == 0]
             raise ValueError(
                 f"num_experts={num_experts} does not divide intermediate_size={size.intermediate_size} of layer "
                 f"{size.layer}: possible are {possible}."
@@ -102,7 +106,7 @@ def copy_into_experts(
         model (`ElasticPreTrainedModel`):
             A model with plain feed-forward networks. It is left as it is.
         num_experts (`int`):
-            Number of experts of a layer.
+            Number of experts of a layer, 64 at most.
         num_experts_per_tok (`int`):
             Number of experts that a token goes through.
         layers (`Sequence[int]`, *optional*):
@@ -114,8 +118,9 @@ def copy_into_experts(
 
     Raises:
         TypeError: If the model is not elastic, or its weights are adapted or quantized.
-        ValueError: If `num_experts` is smaller than two, `num_experts_per_tok` is not between one and `num_experts`,
-            or a layer does not exist or has experts already.
+        ValueError: If `num_experts` is not between 2 and 64, `num_experts_per_tok` is not between one and
+            `num_experts`, or a layer does not exist, has experts already or shares its weights with one that is left
+            out.
 
     References:
         Komatsuzaki et al. 2023, Sparse Upcycling (https://arxiv.org/abs/2212.05055)
@@ -145,12 +150,12 @@ def _sizes_with_experts(
 ) -> dict[int, LayerSize]:
     """Checks what is asked for; gives the sizes of the layers concerned, with experts of unchanged width."""
     check_plain_weights(model)
-    if num_experts < 2:
-        raise ValueError(f"num_experts={num_experts} must be at least 2; one is what the model has.")
-    if not 1 <= num_experts_per_tok <= num_experts:
-        raise ValueError(
-            f"num_experts_per_tok={num_experts_per_tok} must lie between 1 and num_experts={num_experts}."
-        )
+    for name, value, smallest, largest in (
+        ("num_experts", num_experts, 2, MAX_EXPERTS),
+        ("num_experts_per_tok", num_experts_per_tok, 1, num_experts),
+    ):
+        if not isinstance(value, int) or not smallest <= value <= largest:
+            raise ValueError(f"{name}={value!r} must be a whole number from {smallest} to {largest}.")
     full = model.config.layer_sizes()
     if model.config.expert_weighting != weighting and any(size.num_experts > 1 for size in full):
         raise ValueError(
@@ -161,6 +166,10 @@ def _sizes_with_experts(
     for size in chosen:
         if size.num_experts > 1:
             raise ValueError(f"Layer {size.layer} has {size.num_experts} experts already: leave it out of layers.")
+    left_out = sorted({size.layer for size in full} - {size.layer for size in chosen})
+    sharing = [layer for layer in left_out if full[layer].weights in {size.weights for size in chosen}]
+    if sharing:
+        raise ValueError(f"layers={layers!r}: layers {sharing} share the weights of some of them, add them.")
     experts = {"num_experts": num_experts, "num_experts_per_tok": num_experts_per_tok}
     return {size.layer: size._replace(**experts) for size in chosen}
 

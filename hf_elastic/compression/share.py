@@ -23,7 +23,8 @@ def share_layers(
             For each layer a number; layers with the same one share their weights. E.g. `[0, 0, 0, 0, 1, 2]` for the
             lower four of six layers.
         weights (`str`, defaults to `"mean"`):
-            What a group begins with: the mean of its layers' weights, or those of its `"first"` layer.
+            What a group begins with: the mean of its layers' weights, or those of its `"first"` layer. Share before
+            [`rank`] if the mean is taken, because ranking gives each layer's heads and neurons an order of its own.
 
     Returns:
         `ElasticPreTrainedModel`: A model of the same class, with the named subnets of the former.
@@ -31,7 +32,8 @@ def share_layers(
     Raises:
         TypeError: If the model is not elastic, or its weights are adapted or quantized.
         ValueError: If layers share weights already, there is not one number per layer, layers of a group differ in
-            size or type, or a named subnet would keep different parts of shared weights.
+            size or type, the mean is to be taken of experts that networks were split into, or a named subnet would
+            keep different parts of shared weights.
 
     References:
         Lan et al. 2020, ALBERT (https://arxiv.org/abs/1909.11942)
@@ -44,6 +46,14 @@ def share_layers(
         raise ValueError(f"The model's layers share weights already: layer_groups={model.config.layer_groups}.")
     if weights not in ("mean", "first"):
         raise ValueError(f"weights={weights!r}: possible are 'mean' and 'first'.")
+    has_parts = model.config.expert_weighting == "unit" and any(
+        size.num_experts > 1 for size in model.config.layer_sizes()
+    )
+    if weights == "mean" and has_parts:
+        raise ValueError(
+            "weights='mean': each layer's network was split in its own way, so that the mean would be one of unlike "
+            "experts. Share before splitting, or give weights='first'."
+        )
     config = type(model.config)(**model.config.to_dict() | {"layer_groups": list(layer_groups)})
     config.name_or_path = model.config.name_or_path
     config._attn_implementation = model.config._attn_implementation

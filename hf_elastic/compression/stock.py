@@ -8,7 +8,8 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from ..modeling.attention_elastic import SPARSE_IMPLEMENTATION
 from ..modeling.configuration_elastic import ElasticConfig
-from ..modeling.modeling_elastic import ElasticModel, ElasticPredictionHead, ElasticPreTrainedModel
+from ..modeling.modeling_elastic import ElasticModel, ElasticPreTrainedModel
+from ..modeling.pooling_elastic import ElasticPredictionHead
 from ..modeling.subnet_elastic import LAYER_AXES
 from .checks import check_plain_weights
 from .copies import load_copies
@@ -129,7 +130,9 @@ def _choose_class(
         if different is None:
             return head, stock_class, stock_config
         remedy = ""
-        if different == "first_attention_norm":
+        if different == "embedding_projection":
+            remedy = f": choose a subnet with another hidden_size than {config.embedding_size}"
+        elif different == "first_attention_norm":
             remedy = ": choose a subnet that keeps layer 0"
         elif different in (*CLASSIFIER_FIELDS, *LM_HEAD_FIELDS, "token_transform"):
             remedy = ": convert the source with `task`, which gives the head that its class has"

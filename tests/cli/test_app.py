@@ -52,6 +52,8 @@ def test_every_command_explains_itself(command):
         ["train", "model", "data.csv", "-o", "out", "--subnet", "small"],
         ["train", "model", "data.csv", "-o", "out", "--subnet", "small=wide:0.5"],
         ["train", "model", "data.csv", "-o", "out", "--subnet", "small=width:half"],
+        ["train", "model", "data.csv", "-o", "out", "--subnet", "small=width:2"],
+        ["convert", "model", "-o", "out", "--subnet", "small=width:0"],
     ],
 )
 def test_a_wrong_usage_exits_with_status_2(arguments):
@@ -73,7 +75,6 @@ def test_a_missing_column_is_one_line_that_lists_the_columns(capsys, checkpoint,
         (["train", "./no-model", "{data}"], "error: ./no-model is no folder here"),
         (["train", "{checkpoint}", "{data}", "--recipe", "nothing"], "error: There is no recipe 'nothing': give a"),
         (["train", "{checkpoint}", "{data}", "--max-length", "4096"], "error: max_length=4096: this tokenizer's"),
-        (["train", "{checkpoint}", "{data}", "--subnet", "a=width:2"], "error: subnets['a']: width=2.0 is no mult"),
         (["train", "{checkpoint}", "{data}", "--train-rows", "0"], "error: train_rows=0 is smaller than 1."),
         (["train", "{checkpoint}", "{data}", "--cotrain-epochs", "nan"], "error: cotrain_epochs=nan is not finite"),
         (["extract", "{checkpoint}/config.json", "small"], "config.json is a file: give the folder it lies in, "),

@@ -7,7 +7,7 @@ import torch
 
 from hf_elastic import ElasticForSequenceClassification, SubnetConfig, extract
 from hf_elastic.compression.experts import copy_into_experts, split_into_experts
-from hf_elastic.modeling.modeling_elastic import ElasticMLP
+from hf_elastic.modeling.layers_elastic import ElasticMLP
 
 from ..architectures import ARCHITECTURES, make_config
 from ..conftest import first_output, make_inputs, make_labels, randomize
@@ -178,15 +178,16 @@ def test_bfloat16():
 @pytest.mark.parametrize("function", [split_into_experts, copy_into_experts])
 def test_errors_come_first_and_name_the_value(function):
     model = make_classifier()
-    with pytest.raises(ValueError, match="num_experts=1 must be at least 2"):
-        function(model, 1, 1)
-    with pytest.raises(ValueError, match="num_experts_per_tok=5 must lie between 1 and num_experts=4"):
+    for number in (1, 128, 2.0):
+        with pytest.raises(ValueError, match=f"num_experts={number} must be a whole number from 2 to 64"):
+            function(model, number, 1)
+    with pytest.raises(ValueError, match="num_experts_per_tok=5 must be a whole number from 1 to 4"):
         function(model, 4, 5)
     with pytest.raises(ValueError, match="layer 4 does not exist"):
         function(model, 4, 2, layers=[0, 4])
     with pytest.raises(ValueError, match="Layer 1 has 4 experts already"):
         function(function(model, 4, 2, layers=[1]), 4, 2)
-    with pytest.raises(ValueError, match="layer_groups"):
+    with pytest.raises(ValueError, match=r"layers=\[0\]: layers \[1\] share the weights of some of them, add them"):
         function(make_classifier("shared"), 4, 2, layers=[0])
     with pytest.raises(TypeError, match="convert it first"):
         function(torch.nn.Linear(2, 2), 4, 2)

@@ -14,6 +14,7 @@ from hf_elastic import (
     convert,
     extract,
     share_layers,
+    split_into_experts,
     to_stock,
 )
 
@@ -97,6 +98,8 @@ def test_what_cannot_be_shared_is_named(unshared, sharing):
         share_layers(unshared, [0, 0])
     with pytest.raises(ValueError, match="weights='median': possible are 'mean' and 'first'"):
         share_layers(unshared, GROUPS, weights="median")
+    with pytest.raises(ValueError, match="weights='mean': .* Share before splitting"):
+        share_layers(split_into_experts(unshared, 2, 1), GROUPS)
     unshared.config.subnets = {"small": SubnetConfig(num_attention_heads=(3, 2, 2, 2))}
     with pytest.raises(ValueError, match="Subnet 'small' does not fit.*share their weights"):
         share_layers(unshared, [0, 0, 1, 2])  # `small` keeps 3 heads of layer 0 and 2 of layer 1

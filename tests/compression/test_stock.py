@@ -64,6 +64,11 @@ def test_layers_that_share_weights_get_copies(tiny_bert_config):
             "num_attention_heads=3 of head_dim=8 .*hidden_size=32, as bert needs: .*hidden_size=24.* keeps 4 heads",
         ),
         ("roberta", SubnetConfig(hidden_size=16), "num_attention_heads=4 .*hidden_size=16.* keeps 2 heads"),
+        (
+            "electra",
+            SubnetConfig(num_attention_heads=3, hidden_size=24),
+            "embedding_projection=True .*ElectraModel.*: choose a subnet with another hidden_size than 24",
+        ),
         ("electra", SubnetConfig(num_attention_heads=(4, 4, 2, 4)), r"num_attention_heads differs .*\(\[2, 4\]\)"),
         (
             "distilbert",
