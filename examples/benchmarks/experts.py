@@ -2,10 +2,10 @@
 
 import argparse
 import statistics
-import tempfile
 from pathlib import Path
 
 import torch
+from fine_tuning import fine_tuning_arguments
 from results import report
 from timing import compare, keep_freed_memory
 from torch.utils.data import DataLoader
@@ -53,17 +53,7 @@ def speed_rows(model, batches) -> list[list[str]]:
 def accuracy(make, data, encoded, tokenizer, seed: int, epochs: int) -> float:
     set_seed(seed)
     model = make()
-    arguments = TrainingArguments(
-        tempfile.mkdtemp(),
-        num_train_epochs=epochs,
-        per_device_train_batch_size=32,
-        learning_rate=1e-4,
-        warmup_steps=0.1,
-        train_sampling_strategy="group_by_length",
-        seed=seed,
-        save_strategy="no",
-        report_to="none",
-    )
+    arguments = fine_tuning_arguments(TrainingArguments, epochs, seed)
     collator = UnpaddingCollator(DataCollatorWithPadding(tokenizer))
     trainer = Trainer(
         model, arguments, collator, encoded["train"], encoded["validation"], compute_metrics=data.compute_metrics

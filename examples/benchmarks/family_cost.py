@@ -4,12 +4,12 @@ Both ways give the same sizes after as many epochs, with the same losses and set
 """
 
 import argparse
-import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from fine_tuning import fine_tuning_arguments
 from results import report
 from transformers import AutoTokenizer, Trainer, set_seed
 from transformers.utils import logging
@@ -22,20 +22,6 @@ from hf_elastic.tasks.text_classification import encode, read
 from hf_elastic.training.family import train_family
 
 FINETUNE_EPOCHS, COTRAIN_EPOCHS = 1, 3
-
-
-def arguments(epochs: int, seed: int) -> ElasticTrainingArguments:
-    return ElasticTrainingArguments(
-        tempfile.mkdtemp(),
-        num_train_epochs=epochs,
-        per_device_train_batch_size=32,
-        learning_rate=1e-4,
-        warmup_steps=0.1,
-        train_sampling_strategy="group_by_length",
-        seed=seed,
-        save_strategy="no",
-        report_to="none",
-    )
 
 
 def new_model(data, seed: int):
@@ -62,7 +48,8 @@ class Clock:
 def run_family(data, encoded, common, seed: int) -> tuple[Clock, dict[str, float]]:
     clock = Clock()
     with clock.running():
-        model, args = new_model(data, seed), arguments(COTRAIN_EPOCHS, seed)
+        model = new_model(data, seed)
+        args = fine_tuning_arguments(ElasticTrainingArguments, COTRAIN_EPOCHS, seed)
         run = train_family(model, args, encoded["train"], finetune_epochs=FINETUNE_EPOCHS, **common)
     return clock, {name: metrics["accuracy"] for name, metrics in run.evaluate(encoded["validation"]).items()}
 
@@ -72,7 +59,7 @@ def run_separately(data, encoded, common, seed: int) -> tuple[Clock, dict[str, f
     clock = Clock()
     with clock.running():
         teacher = new_model(data, seed)
-        args = arguments(FINETUNE_EPOCHS + COTRAIN_EPOCHS, seed)
+        args = fine_tuning_arguments(ElasticTrainingArguments, FINETUNE_EPOCHS + COTRAIN_EPOCHS, seed)
         trainer = Trainer(teacher, args, train_dataset=encoded["train"], **common)
         trainer.train()
         rank(teacher, trainer.get_train_dataloader(), max_batches=8)
@@ -81,7 +68,7 @@ def run_separately(data, encoded, common, seed: int) -> tuple[Clock, dict[str, f
         with clock.running():
             student = extract(teacher, name)
             student.config.subnets = {name: SubnetConfig()}
-            args = arguments(COTRAIN_EPOCHS, seed)
+            args = fine_tuning_arguments(ElasticTrainingArguments, COTRAIN_EPOCHS, seed)
             trainer = ElasticTrainer(student, args, train_dataset=encoded["train"], teachers=[teacher], **common)
             trainer.train()
         accuracies[name] = trainer.evaluate(encoded["validation"])["eval_accuracy"]

@@ -2,10 +2,10 @@
 
 import argparse
 import statistics
-import tempfile
 from pathlib import Path
 
 import torch
+from fine_tuning import fine_tuning_arguments
 from results import report
 from transformers import AutoTokenizer, DataCollatorWithPadding, set_seed
 from transformers.utils import logging
@@ -27,17 +27,7 @@ def train(data, small: dict[str, float], seed: int, epochs: int) -> dict[str, fl
     tokenizer = AutoTokenizer.from_pretrained(minilm_checkpoint())
     model = load_classifier(minilm_checkpoint(), **data.model_settings)
     model.config.subnets = {"large": SubnetConfig(), "small": SubnetConfig.scaled(model.config, **small)}
-    arguments = ElasticTrainingArguments(
-        tempfile.mkdtemp(),
-        num_train_epochs=epochs,
-        per_device_train_batch_size=32,
-        learning_rate=1e-4,
-        warmup_steps=0.1,
-        train_sampling_strategy="group_by_length",
-        seed=seed,
-        save_strategy="no",
-        report_to="none",
-    )
+    arguments = fine_tuning_arguments(ElasticTrainingArguments, epochs, seed)
     encoded = encode(data, tokenizer, 128)
     scores = train_family(
         model,

@@ -2,11 +2,11 @@
 
 import argparse
 import statistics
-import tempfile
 import time
 
 import torch
 from datasets import Dataset
+from fine_tuning import fine_tuning_arguments
 from results import report
 from transformers import (
     AutoModelForSequenceClassification,
@@ -61,17 +61,7 @@ def fine_tune(task: str, variant: str, options: argparse.Namespace) -> dict[str,
         set_seed(seed)
         stock = AutoModelForSequenceClassification.from_pretrained(bbc_news.minilm_checkpoint(), num_labels=num_labels)
         model = sparse_model(stock, VARIANTS[variant])
-        arguments = TrainingArguments(
-            tempfile.mkdtemp(),
-            num_train_epochs=options.epochs,
-            learning_rate=1e-4,
-            warmup_steps=0.1,
-            per_device_train_batch_size=16,
-            train_sampling_strategy="group_by_length",
-            seed=seed,
-            save_strategy="no",
-            report_to="none",
-        )
+        arguments = fine_tuning_arguments(TrainingArguments, options.epochs, seed, batch_size=16)
         collator = UnpaddingCollator(DataCollatorWithPadding(tokenizer))
         trainer = Trainer(model, arguments, collator, data["train"])
         start = time.process_time()
