@@ -32,7 +32,8 @@ def show_table(rows: Iterable[Mapping[str, str]], title: str | None = None) -> N
     rows = list(rows)
     table = Table(title=title, title_justify="left")
     for number, column in enumerate(rows[0]):
-        table.add_column(column, justify="right" if number else "left", no_wrap=True)
+        # A narrow terminal breaks words rather than leaving out their ends.
+        table.add_column(column, justify="right" if number else "left", overflow="fold")
     for row in rows:
         table.add_row(*row.values())
     console.print(table)

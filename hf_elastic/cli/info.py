@@ -50,10 +50,10 @@ def _show_model(path: str, sequence_length: int, latency: bool) -> None:
 
     model = load_elastic(path)
     config = model.config
+    source = f"a {config.source_model_type} checkpoint" if config.source_model_type else "scratch"
     console.print(
-        f"{type(model).__name__}, made from a {config.source_model_type or 'new'} checkpoint: hidden size "
-        f"{config.hidden_size}, head size {config.head_dim}, {config.vocab_size} words, "
-        f"{config.max_position_embeddings} positions."
+        f"{type(model).__name__}, made from {source}: hidden size {config.hidden_size}, head size "
+        f"{config.head_dim}, {config.vocab_size} words, {config.max_position_embeddings} positions."
     )
     sizes = trained_subnets(model) if config.subnets else {"(whole)": None}
     console.print(f"FLOPs{' and milliseconds' if latency else ''} are those of one text of {sequence_length} tokens.")
@@ -81,17 +81,17 @@ def _describe(
         "FLOPs": with_unit(count_flops(model, subnet, sequence_length)),
     }
     if any(layer.num_experts > 1 for layer in model.config.layer_sizes()):
-        row["experts"] = _span(layer.num_experts for layer in layers)
-        row["active"] = _span(layer.num_experts_per_tok for layer in layers)
+        active, kept = (_span(getattr(layer, f"num_experts{end}") for layer in layers) for end in ("_per_tok", ""))
+        row["experts"] = f"{active} of {kept}"
     sparsities = [sparsity for heads in head_sparsities(model, subnet).values() for sparsity in heads]
     if sparsities:
-        row["sparsity"] = f"{min(sparsities):.2f}–{max(sparsities):.2f}"
+        row["sparsity"] = _span(f"{sparsity:.2f}" for sparsity in sparsities)
     if latency:
         row["ms"] = f"{measure_latency(model, subnet, sequence_length).milliseconds:.1f}"
     return row
 
 
-def _span(values: Iterable[int]) -> str:
-    """One number, or the smallest and the largest where layers differ."""
+def _span(values: Iterable[int | str]) -> str:
+    """One number, or the smallest and the largest where layers or heads differ."""
     values = sorted(set(values))
     return str(values[0]) if len(values) == 1 else f"{values[0]}–{values[-1]}"
