@@ -51,7 +51,7 @@ SUBNETS = {
 }
 FEWER_EXPERTS = {
     "small": {"num_experts": 3, "num_experts_per_tok": 2},
-    "tiny": {"num_experts": 2, "num_experts_per_tok": 1},
+    "tiny": {"num_experts": 1, "num_experts_per_tok": 1},  # a plain network
 }
 
 

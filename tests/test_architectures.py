@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 import hf_elastic
-from hf_elastic import SubnetConfig, extract, rank
+from hf_elastic import SubnetConfig, extract, rank, split_into_experts
 from hf_elastic.compression.cost import count_flops, count_parameters
 
 from .architectures import ARCHITECTURES, SUBNETS, make_config
@@ -151,13 +151,19 @@ def test_a_tuple_of_outputs_has_the_order_of_berts(mode):
     assert len(as_tuple[2]) == 5
 
 
-@pytest.mark.parametrize("shape", [(3, 10), (2, 11), (3, 1, 11)])
-def test_a_mask_that_does_not_fit_is_an_error_before_padding_is_taken_out(shape):
+@pytest.mark.parametrize("unpad_inputs", [False, True])
+@pytest.mark.parametrize("shape", [(3, 10), (2, 11), (3, 12)])
+def test_a_mask_that_does_not_fit_is_refused(shape, unpad_inputs):
+    model = make_model("sparse")
+    message = rf"attention_mask has the shape \({shape[0]}, {shape[1]}\), the input \(3, 11\)"
+    with pytest.raises(ValueError, match=message):
+        model(inputs_for(model)["input_ids"], attention_mask=torch.ones(shape), unpad_inputs=unpad_inputs)
+
+
+def test_padding_cannot_be_taken_out_by_a_mask_of_pairs():
     model = make_model("bert")
-    mask = torch.ones(shape)
-    mask[0, ..., -1] = 0
-    with pytest.raises(ValueError, match=r"attention_mask of shape \(3, 11\), as the input, not"):
-        model(inputs_for(model)["input_ids"], attention_mask=mask, unpad_inputs=True)
+    with pytest.raises(ValueError, match=r"needs an attention_mask of shape \(3, 11\), .* not \(3, 1, 11\)"):
+        model(inputs_for(model)["input_ids"], attention_mask=torch.ones(3, 1, 11), unpad_inputs=True)
 
 
 def test_reentrant_checkpointing_is_refused_where_routers_would_not_learn():
@@ -198,14 +204,26 @@ def test_padding_of_any_amount_on_either_side_changes_nothing(architecture, side
             layer.attention.init_sparsity()
     for length in (5, 60, 130):
         tokens = torch.randint(5, 99, (1, length), generator=torch.Generator().manual_seed(length))
-        alone = model(tokens).last_hidden_state[0]
+        alone = model(tokens)
         for total in (length + 1, 230):
             padding = (total - length, 0) if side == "left" else (0, total - length)
             batch = torch.nn.functional.pad(tokens, padding).repeat(2, 1)
             mask = torch.nn.functional.pad(torch.ones(1, length), padding).repeat(2, 1)
             mask[1] = 1
-            states = model(batch, attention_mask=mask).last_hidden_state[0][mask[0].bool()]
-            torch.testing.assert_close(states, alone, atol=1e-5, rtol=1e-5)
+            padded = model(batch, attention_mask=mask)
+            states = padded.last_hidden_state[0][mask[0].bool()]
+            torch.testing.assert_close(states, alone.last_hidden_state[0], atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(padded.pooler_output[0], alone.pooler_output[0], atol=1e-5, rtol=1e-5)
+
+
+def test_what_represents_a_text_is_its_first_token_where_padding_is_taken_out():
+    model = make_model("bert", "ElasticModel")
+    tokens, position_ids = torch.randint(5, 99, (2, 11)), torch.arange(11)[None]
+    mask = torch.ones(2, 11)
+    mask[0, :4] = 0
+    pooled = model(tokens, attention_mask=mask, unpad_inputs=True).pooler_output
+    alone = model(tokens[:1, 4:], position_ids=position_ids[:, 4:]).pooler_output
+    torch.testing.assert_close(pooled[:1], alone, atol=1e-6, rtol=1e-5)
 
 
 def test_attention_weights_of_all_kinds_of_layers():
@@ -220,10 +238,16 @@ def test_attention_weights_of_all_kinds_of_layers():
         assert not weights[~inputs["attention_mask"].bool()[:, None, None].expand_as(weights)].any()
 
 
-def test_weights_of_padding_before_tokens_are_refused_where_positions_are_counted():
+def test_padding_before_tokens_is_refused_where_it_must_stay_and_positions_are_counted():
     model = make_model("sparse")
-    model.set_attn_implementation("eager")
     mask = torch.ones(3, 11)
     mask[0, :4] = 0
-    with pytest.raises(ValueError, match="pad on the right"):
-        model(inputs_for(model)["input_ids"], attention_mask=mask, output_attentions=True)
+    batch = {"input_ids": inputs_for(model)["input_ids"], "attention_mask": mask, "labels": torch.tensor([0, 1, 2])}
+    for function in (
+        lambda: model(**batch, unpad_inputs=False),
+        lambda: model(**batch, output_attentions=True),
+        lambda: rank(model, [batch]),
+        lambda: split_into_experts(model, 2, 1, [batch]),
+    ):
+        with pytest.raises(ValueError, match="pad on the right"):
+            function()

@@ -12,7 +12,7 @@ from ..modeling import modeling_elastic
 from ..modeling.configuration_elastic import AUTO_MAP, ElasticConfig
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
 from .copies import load_copies
-from .sources import Head, Source, UnsupportedSourceError, find_source
+from .sources import START_AND_END, Head, Source, UnsupportedSourceError, find_source
 
 logger = logging.get_logger(__name__)
 
@@ -82,9 +82,12 @@ def _load(name: str, task: str | None, kwargs: dict[str, Any]) -> PreTrainedMode
     """Loads a checkpoint in the class of the task, once its configuration is known to be convertible."""
     if kwargs.get("output_loading_info"):
         raise ValueError("output_loading_info=True has no place here: convert gives the model alone.")
-    config = kwargs.get("config")
+    config = copy.deepcopy(kwargs.get("config"))
     if config is None:
         config = AutoConfig.from_pretrained(name, **{key: kwargs[key] for key in HUB_SETTINGS if key in kwargs})
+    if task == "question-answering":  # whatever the checkpoint's own head has
+        kwargs = {**START_AND_END, **kwargs}
+    config.num_labels = kwargs.get("num_labels", config.num_labels)
     source = _find_source(config)
     if task is None and config.architectures:
         class_name = config.architectures[0]
@@ -111,6 +114,8 @@ def _with_head(model: PreTrainedModel, task: str | None, kwargs: dict[str, Any])
     if task == "feature-extraction":
         return model.base_model
     config = copy.deepcopy(model.config)
+    if task == "question-answering":
+        kwargs = {**START_AND_END, **kwargs}
     for key, value in kwargs.items():
         if not hasattr(config, key):
             raise ValueError(f"{type(config).__name__} has no field {key!r}, which was to be {value!r}.")

@@ -11,7 +11,7 @@ from ..modeling.configuration_elastic import ElasticConfig
 from ..modeling.layers_elastic import ElasticLayer, ElasticMLP
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
 from ..modeling.subnet_elastic import LayerSize, SubnetConfig
-from .checks import check_plain_weights
+from .checks import check_max_batches, check_plain_weights, model_inputs
 from .clusters import balanced_clusters
 from .copies import load_copies
 from .extract import member_config
@@ -63,7 +63,7 @@ def split_into_experts(
         TypeError: If the model is not elastic, or its weights are adapted or quantized.
         ValueError: If `num_experts` is not between 2 and 64 or does not divide a network, `num_experts_per_tok` is not
             between one and `num_experts`, a layer does not exist, has experts already or shares its weights with one
-            that is left out, or there is no batch.
+            that is left out, there is no batch, or one has something that is no tensor.
 
     References:
         Zhang et al. 2022, MoEfication (https://arxiv.org/abs/2110.01786)
@@ -73,6 +73,7 @@ def split_into_experts(
         >>> model.config.subnets = {"small": SubnetConfig(num_experts_per_tok=1)}
     """
     sizes = _sizes_with_experts(model, num_experts, num_experts_per_tok, layers, "unit")
+    check_max_batches(max_batches)
     for size in sizes.values():
         if size.intermediate_size % num_experts:
             possible = [n for n in range(2, MAX_EXPERTS + 1) if size.intermediate_size % n == 0]
@@ -241,7 +242,8 @@ def _split(mlp: ElasticMLP, num_experts: int, inputs: torch.Tensor) -> dict[str,
 
 def _fit_router(inputs: torch.Tensor, parts: torch.Tensor, decay: float = 1e-4) -> torch.Tensor:
     """Fits a softmax regression of parts, of shape (tokens, experts), on inputs; gives (experts, hidden) weights."""
-    scale = inputs.std(dim=0).clamp(min=1e-6)  # some hidden units are a hundred times as large as others
+    scale = inputs.std(dim=0, correction=0)  # some hidden units are a hundred times as large as others
+    scale = scale.where(scale > 1e-6, 1.0)  # and what never changes tells nothing
     scaled = inputs / scale
     weight = torch.zeros(parts.shape[1], inputs.shape[1], device=inputs.device, requires_grad=True)
     optimizer = torch.optim.LBFGS([weight], max_iter=30, line_search_fn="strong_wolfe")
@@ -285,7 +287,7 @@ def _collect_inputs(
     try:
         with model.use_subnet(None), torch.no_grad():
             for batch in batches:
-                batch = {name: value.to(model.device) for name, value in batch.items() if name != "unpad_inputs"}
+                batch = model_inputs(batch, model.device)
                 mask = batch.get("attention_mask")
                 is_token = None if mask is None else mask.flatten().bool()
                 model(**batch, unpad_inputs=False)

@@ -9,7 +9,7 @@ from tqdm.auto import tqdm
 from transformers.trainer_utils import has_length
 
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
-from .checks import check_plain_weights
+from .checks import check_max_batches, check_plain_weights, model_inputs
 from .scores import UnitScores
 from .units import layer_and_name, units_of
 
@@ -85,8 +85,7 @@ def rank(
         (https://arxiv.org/abs/2004.04037).
     """
     check_plain_weights(model)
-    if max_batches is not None and max_batches < 1:
-        raise ValueError(f"max_batches={max_batches} must be at least 1.")
+    check_max_batches(max_batches)
     if hidden is None:
         hidden = any(subnet.hidden_size is not None for subnet in model.config.subnets.values())
     scores = UnitScores(model, hidden)
@@ -128,12 +127,7 @@ def _score(model: ElasticPreTrainedModel, scores: UnitScores, batches: Iterable,
 
 def _add_scores(model: ElasticPreTrainedModel, batch: Mapping[str, torch.Tensor], scores: UnitScores) -> int:
     """Adds the scores of one batch; gives its size."""
-    # Unpadded, the positions of an example could not be told apart.
-    batch = {name: value for name, value in batch.items() if name != "unpad_inputs"}
-    for name, value in batch.items():
-        if not isinstance(value, torch.Tensor) or value.dim() == 0:
-            raise ValueError(f"A batch has {name}={value!r}: each value must be a tensor with one row per example.")
-    batch = {name: value.to(model.device) for name, value in batch.items()}
+    batch = model_inputs(batch, model.device)
     scores.start(batch.get("attention_mask"))
     loss = getattr(model(**batch, unpad_inputs=False), "loss", None)
     if loss is None:

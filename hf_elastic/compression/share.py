@@ -1,5 +1,6 @@
 """From a model whose layers have their own weights to one whose layers share them."""
 
+import operator
 from collections.abc import Sequence
 from typing import Literal
 
@@ -30,7 +31,8 @@ def share_layers(
         `ElasticPreTrainedModel`: A model of the same class, with the named subnets of the former.
 
     Raises:
-        TypeError: If the model is not elastic, or its weights are adapted or quantized.
+        TypeError: If the model is not elastic, its weights are adapted or quantized, or `layer_groups` is no list of
+            whole numbers.
         ValueError: If layers share weights already, there is not one number per layer, layers of a group differ in
             size or type, the mean is to be taken of experts that networks were split into, or a named subnet would
             keep different parts of shared weights.
@@ -46,15 +48,18 @@ def share_layers(
         raise ValueError(f"The model's layers share weights already: layer_groups={model.config.layer_groups}.")
     if weights not in ("mean", "first"):
         raise ValueError(f"weights={weights!r}: possible are 'mean' and 'first'.")
-    has_parts = model.config.expert_weighting == "unit" and any(
-        size.num_experts > 1 for size in model.config.layer_sizes()
-    )
-    if weights == "mean" and has_parts:
+    try:
+        groups = [operator.index(group) for group in layer_groups]
+    except TypeError:
+        raise TypeError(f"layer_groups={layer_groups!r}: give a list with a whole number for each layer.") from None
+    sizes, is_split = model.config.layer_sizes(), model.config.expert_weighting == "unit"
+    shared = [size for size, group in zip(sizes, groups, strict=False) if groups.count(group) > 1]
+    if weights == "mean" and is_split and any(size.num_experts > 1 for size in shared):
         raise ValueError(
             "weights='mean': each layer's network was split in its own way, so that the mean would be one of unlike "
             "experts. Share before splitting, or give weights='first'."
         )
-    config = type(model.config)(**model.config.to_dict() | {"layer_groups": list(layer_groups)})
+    config = type(model.config)(**model.config.to_dict() | {"layer_groups": groups})
     config.name_or_path = model.config.name_or_path
     config._attn_implementation = model.config._attn_implementation
     sharing = type(model)(config).train(model.training)

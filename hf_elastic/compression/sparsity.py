@@ -1,5 +1,6 @@
 """What the heads of block-sparse layers have learned to leave out."""
 
+from ..modeling.attention_elastic import block_pattern
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
 from ..modeling.subnet_elastic import SubnetConfig
 from .checks import check_elastic
@@ -36,16 +37,16 @@ def head_sparsities(
 def head_budgets(
     model: ElasticPreTrainedModel, sequence_length: int, subnet: str | SubnetConfig | None = None
 ) -> dict[int, tuple[int, ...]]:
-    """Gives how many blocks of an input every head sees with each of its blocks of queries.
+    """Gives how many blocks of a text every head sees with a block of queries in its middle.
 
-    What a head always sees (its own positions and global tokens) is not left out, however high its sparsity is, and
-    may be more.
+    What a head always sees (its own positions and global tokens) is not left out, however high its sparsity is; and of
+    a text that is so short that dense attention is as fast, nothing is, see [`ElasticConfig`].
 
     Args:
         model (`ElasticPreTrainedModel`):
             The supernet or a member.
         sequence_length (`int`):
-            Tokens of the input.
+            Tokens of the text.
         subnet (`str`, `SubnetConfig` or `None`):
             A name in `model.config.subnets`, or a size; `None` is the full model.
 
@@ -58,8 +59,11 @@ def head_budgets(
     """
     if sequence_length < 1:
         raise ValueError(f"sequence_length={sequence_length} must be at least 1.")
-    blocks = -(-sequence_length // model.config.attention_block_size)
+    sparsities = head_sparsities(model, subnet)
+    pattern = block_pattern(model.config)
+    blocks = -(-sequence_length // pattern.block_size)
+    always = blocks if sequence_length < pattern.dense_below else pattern.span + pattern.num_global_blocks
     return {
-        layer: tuple(max(1, int((1 - sparsity) * blocks + 0.5)) for sparsity in sparsities)
-        for layer, sparsities in head_sparsities(model, subnet).items()
+        layer: tuple(max(min(always, blocks), int((1 - sparsity) * blocks + 0.5)) for sparsity in of_layer)
+        for layer, of_layer in sparsities.items()
     }

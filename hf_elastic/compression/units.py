@@ -73,6 +73,16 @@ MODEL_UNITS: dict[str, tuple[str | None, ...]] = {
     "lm_head.decoder.weight": (None, "embedding"),
     "lm_head.decoder.bias": (None,),
 }
+# What the weights of experts are where one of them is left: those of a plain network, which has no router.
+OF_ONE_EXPERT: dict[str, tuple[str, ...]] = {
+    "mlp.router.weight": (),
+    "mlp.experts.gate_up_proj": ("mlp.gate_proj.weight", "mlp.up_proj.weight"),
+    "mlp.experts.gate_up_proj_bias": ("mlp.gate_proj.bias", "mlp.up_proj.bias"),
+    "mlp.experts.up_proj": ("mlp.up_proj.weight",),
+    "mlp.experts.up_proj_bias": ("mlp.up_proj.bias",),
+    "mlp.experts.down_proj": ("mlp.down_proj.weight",),
+    "mlp.bias": ("mlp.down_proj.bias",),
+}
 # Where the weights of an embedding table stay whole: its rows are looked up, and cut afterwards.
 TABLES = ("word_embeddings", "position_embeddings", "token_type_embeddings")
 # What can run as a part of its weight, or has none.
@@ -159,4 +169,16 @@ def kept_weights(
         size = sizes[0] if layer is None else modules[layer]
         for dimension, length in enumerate(kept_shape(name, weight.shape, size, config)):
             weight = weight.narrow(dimension, 0, length)
-        yield name, weight
+        if size.num_experts == 1 and rest in OF_ONE_EXPERT:
+            yield from _of_one_expert(name.removesuffix(rest), rest, weight)
+        else:
+            yield name, weight
+
+
+def _of_one_expert(prefix: str, rest: str, weight: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+    """Gives a weight of experts of which one is left as those of the plain network that it is."""
+    parts = OF_ONE_EXPERT[rest]
+    if rest != "mlp.bias":
+        weight = weight[0]
+    for number, part in enumerate(parts):
+        yield f"{prefix}{part}", weight.unflatten(0, (-1, len(parts)))[:, number] if len(parts) > 1 else weight

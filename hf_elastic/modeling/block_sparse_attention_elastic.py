@@ -75,10 +75,14 @@ class BlockPattern:
         return self.span * self.block_size
 
     @property
+    def num_global_blocks(self) -> int:
+        """Key blocks that hold global tokens."""
+        return -(-self.num_global_tokens // self.block_size)
+
+    @property
     def dense_below(self) -> int:
         """Number of tokens from which a text is computed sparsely."""
-        num_global_blocks = -(-self.num_global_tokens // self.block_size)
-        return (DENSE_INPUT + num_global_blocks) * self.block_size if self.dense_fallback else 0
+        return (DENSE_INPUT + self.num_global_blocks) * self.block_size if self.dense_fallback else 0
 
 
 class BlockSelection(NamedTuple):

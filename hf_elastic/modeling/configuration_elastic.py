@@ -21,7 +21,8 @@ AUTO_MAP = {
 }
 # Names that stand for something else in metrics and folders.
 RESERVED_SUBNET_NAMES = ("mean", "supernet")
-LAYER_TYPES = ("full_attention", "sliding_attention", "block_sparse_attention", "linear_attention")
+BLOCK_SPARSE = "block_sparse_attention"
+LAYER_TYPES = ("full_attention", "sliding_attention", BLOCK_SPARSE, "linear_attention")
 PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "qa_dropout")
 # Rotary embeddings whose frequencies do not depend on the length of the input.
 ROPE_TYPES = ("default", "linear", "yarn", "llama3")
@@ -206,7 +207,7 @@ class ElasticConfig(PreTrainedConfig):
     source_name_or_path: str | None = None
     subnets: dict[str, Any] | None = None
 
-    def __post_init__(self, **kwargs):
+    def __post_init__(self, block_sparse_layers: list[int] | None = None, **kwargs):
         self._check_positive()
         if self.head_dim is None:
             if self.hidden_size % self.num_attention_heads:
@@ -226,6 +227,8 @@ class ElasticConfig(PreTrainedConfig):
             )
         if self.layer_types is None:
             self.layer_types = ["full_attention"] * self.num_hidden_layers
+        for layer in block_sparse_layers or []:
+            self.layer_types[layer] = BLOCK_SPARSE
         self.validate_layer_type()
         if self.random_block_seeds is None and self.num_random_blocks:
             self.random_block_seeds = list(range(self.num_hidden_layers))
@@ -233,6 +236,9 @@ class ElasticConfig(PreTrainedConfig):
             # By order of first appearance, which is the order of the weights in a checkpoint.
             order = list(dict.fromkeys(self.layer_groups))
             self.layer_groups = [order.index(group) for group in self.layer_groups]
+            if self.random_block_seeds is not None:  # layers that share their weights share these, too
+                firsts = [self.layer_groups.index(group) for group in self.layer_groups]
+                self.random_block_seeds = [self.random_block_seeds[first] for first in firsts]
         super().__post_init__(**kwargs)
         self.auto_map = dict(AUTO_MAP)
         self.sparse_attention = self.sparse_attention  # which changes the layer types
@@ -247,8 +253,7 @@ class ElasticConfig(PreTrainedConfig):
             if name == "subnets":
                 value = self._checked_subnets(value or {})
             if name == "sparse_attention":
-                dense, sparse = "full_attention", "block_sparse_attention"
-                before, after = (dense, sparse) if value else (sparse, dense)
+                before, after = ("full_attention", BLOCK_SPARSE) if value else (BLOCK_SPARSE, "full_attention")
                 if value or self.sparse_attention:
                     self.layer_types = [after if kind == before else kind for kind in self.layer_types]
         super().__setattr__(name, value)
@@ -313,6 +318,19 @@ class ElasticConfig(PreTrainedConfig):
         output["subnets"] = {name: subnet.to_dict() for name, subnet in self.subnets.items()}
         return output
 
+    def to_diff_dict(self) -> dict[str, Any]:
+        """Serializes the configuration for a file, where block-sparse layers stand in a field of their own.
+
+        Whoever reads a file without this class (`Trainer` to resume, `AutoTokenizer`) refuses types of layers that
+        transformers does not have.
+        """
+        output = super().to_diff_dict()
+        sparse = [layer for layer, kind in enumerate(self.layer_types) if kind == BLOCK_SPARSE]
+        if sparse:
+            output["layer_types"] = ["full_attention" if kind == BLOCK_SPARSE else kind for kind in self.layer_types]
+            output["block_sparse_layers"] = sparse
+        return output
+
     def validate_layer_type(self) -> None:
         """Part of `@strict`'s validation: the layer types are those that this model has, one for each layer."""
         for entry in self.layer_types:
@@ -337,8 +355,8 @@ class ElasticConfig(PreTrainedConfig):
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
         if self.type_vocab_size < 0:
             raise ValueError(f"type_vocab_size={self.type_vocab_size} must be at least 0; 0 means no token types.")
-        if self.pad_token_id is not None and self.pad_token_id >= self.vocab_size:
-            raise ValueError(f"pad_token_id={self.pad_token_id} must be below vocab_size={self.vocab_size}.")
+        if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
+            raise ValueError(f"pad_token_id={self.pad_token_id} must lie in [0, vocab_size={self.vocab_size}).")
         for name in PROBABILITIES:
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:

@@ -238,10 +238,14 @@ class ElasticModel(ElasticPreTrainedModel):
 
         Raises:
             ValueError: If both or neither of `input_ids` and `inputs_embeds` are given, the input is longer than the
-                position embeddings, the subnet is unknown, or padding is to be taken out of a sequence without tokens.
+                position embeddings, the mask has another shape, the subnet is unknown, padding is to be taken out of a
+                sequence without tokens, or padding precedes tokens and must stay.
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("Give exactly one of input_ids and inputs_embeds.")
+        shape = (input_ids if inputs_embeds is None else inputs_embeds).shape[:2]
+        if attention_mask is not None and attention_mask.dim() == 2 and attention_mask.shape != shape:
+            raise ValueError(f"attention_mask has the shape {tuple(attention_mask.shape)}, the input {tuple(shape)}.")
         active = self.active_subnet if subnet is None else self.resolve_subnet(subnet)
         if position_ids is None:
             position_ids = self.embeddings.make_position_ids(input_ids, inputs_embeds)
@@ -269,9 +273,12 @@ class ElasticModel(ElasticPreTrainedModel):
         if unpadding is not None:
             last_hidden_state = unpadding.pad(last_hidden_state)
             hidden_states = hidden_states and tuple(unpadding.pad(states) for states in hidden_states)
+        pooled = None
+        if self.pooler is not None:  # which finds nothing at padding that was taken out
+            pooled = self.pooler(last_hidden_state, attention_mask, skips_padding=unpadding is not None)
         return ElasticModelOutput(
             last_hidden_state=last_hidden_state,
-            pooler_output=None if self.pooler is None else self.pooler(last_hidden_state, attention_mask),
+            pooler_output=pooled,
             hidden_states=hidden_states,
             attentions=outputs.attentions,
             router_logits=outputs.router_logits,
@@ -284,7 +291,7 @@ class ElasticModel(ElasticPreTrainedModel):
         Global tokens and blocks are counted from a sequence's first token, which padding may only follow.
 
         Raises:
-            ValueError: If padding precedes tokens and attention weights are asked for.
+            ValueError: If padding precedes tokens, but must stay because of attention weights or `unpad_inputs=False`.
         """
         if self.unpads_inputs(unpad_inputs) and not wants_weights:
             return True
@@ -293,10 +300,11 @@ class ElasticModel(ElasticPreTrainedModel):
             return False
         is_token = attention_mask.bool()
         precedes = bool((is_token[:, 1:] & ~is_token[:, :-1]).any())
-        if precedes and wants_weights:
+        if precedes and (wants_weights or unpad_inputs is False):
             raise ValueError(
                 "Padding precedes tokens, but global tokens and blocks are counted from a sequence's first token: pad "
-                'on the right (tokenizer.padding_side = "right"), or do without output_attentions.'
+                'on the right (tokenizer.padding_side = "right"). Taking padding out instead is not possible with '
+                "output_attentions, unpad_inputs=False, ranking and splitting into experts."
             )
         return precedes
 

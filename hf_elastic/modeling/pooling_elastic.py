@@ -40,8 +40,10 @@ class ElasticPooler(ElasticPredictionHead):
         self.skips_padding = config.pooling_skips_padding
         self.dropout = classifier_dropout(config) if config.classifier_input_dropout else nn.Identity()
 
-    def forward(self, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None = None) -> torch.Tensor:
-        if self.pooling == "cls" and self.skips_padding and attention_mask is not None:
+    def forward(
+        self, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None = None, skips_padding: bool = False
+    ) -> torch.Tensor:
+        if self.pooling == "cls" and (self.skips_padding or skips_padding) and attention_mask is not None:
             first = attention_mask.int().argmax(dim=1)
             pooled = hidden_states[torch.arange(len(first), device=first.device), first]
         elif self.pooling == "cls":

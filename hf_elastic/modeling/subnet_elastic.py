@@ -169,7 +169,7 @@ class SubnetConfig:
 
         Raises:
             TypeError: If `config` is no configuration of a supernet.
-            ValueError: If a multiplier lies outside (0, 1].
+            ValueError: If a multiplier lies outside (0, 1], or no layer has the experts of which a part is asked for.
         """
         if not hasattr(config, "layer_sizes"):
             raise TypeError(f"config is a {type(config).__name__}: give the supernet's, e.g. model.config.")
@@ -185,6 +185,8 @@ class SubnetConfig:
             if not isinstance(multiplier, (int, float)) or not 0 < multiplier <= 1:
                 raise ValueError(f"{name}={multiplier!r}: a multiplier must lie in (0, 1]; 1 keeps everything.")
         full = config.layer_sizes()
+        if experts != 1 and all(size.num_experts == 1 for size in full):
+            raise ValueError(f"experts={experts!r}, but no layer has experts: leave it out.")
         layers = evenly_spaced(len(full), max(1, round_half_up(depth * len(full))))
         scaled = {
             axis: None if multiplier == 1 else _collapse([_scale(axis, multiplier, full[i], config) for i in layers])

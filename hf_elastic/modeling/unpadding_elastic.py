@@ -41,7 +41,7 @@ class Unpadding:
         Raises:
             ValueError: If the mask has another shape, or a sequence without any token.
         """
-        if attention_mask.shape != tokens.shape[:2]:
+        if attention_mask.shape != tokens.shape[:2]:  # one of pairs
             raise ValueError(
                 f"unpad_inputs needs an attention_mask of shape {tuple(tokens.shape[:2])}, as the input, not "
                 f"{tuple(attention_mask.shape)}: give such a mask, or unpad_inputs=False."

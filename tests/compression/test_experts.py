@@ -208,6 +208,24 @@ def test_mixed_weightings():
         split_into_experts(copy_into_experts(make_classifier(), 4, 2, layers=[1]), 4, 2, layers=[0])
 
 
+def test_a_single_token_is_enough():
+    split = split_into_experts(make_classifier(), 4, 2, [{"input_ids": torch.tensor([[7]])}])
+    assert all(weight.isfinite().all() for weight in split.state_dict().values())
+
+
+@pytest.mark.parametrize(
+    ("dataloader", "max_batches", "message"),
+    [
+        ([{"input_ids": [[1, 2]]}], None, r"A batch has input_ids=\[\[1, 2\]\]: each value must be a tensor"),
+        ({"input_ids": torch.ones(1, 2)}, None, "The dataloader gives a str: give a list of batches"),
+        ([], -1, "max_batches=-1 must be a whole number of at least 1"),
+    ],
+)
+def test_what_is_no_data_is_named(dataloader, max_batches, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        split_into_experts(make_classifier(), 4, 2, dataloader, max_batches=max_batches)
+
+
 def test_no_data():
     with pytest.raises(ValueError, match="gives no batch"):
         split_into_experts(make_classifier(), 4, 2, [])

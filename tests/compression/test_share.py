@@ -91,6 +91,16 @@ def test_goes_back_to_a_class_without_sharing():
     assert len(stock.encoder.layer) == 4
 
 
+def test_random_blocks_are_shared_as_well():
+    window = {"layer_types": ["sliding_attention"] * 4, "sliding_window": 2, "attention_block_size": 16}
+    config = ElasticConfig(**TINY | window | {"max_position_embeddings": 128}, num_random_blocks=1, num_labels=3)
+    sharing = share_layers(randomize(ElasticForSequenceClassification(config)).eval(), [0, 0, 1, 1])
+    assert sharing.config.random_block_seeds == [0, 0, 2, 2]
+    tokens, subnet = torch.randint(5, 99, (2, 120)), SubnetConfig(layers=(1, 3))
+    member = extract(sharing, subnet)
+    torch.testing.assert_close(member(tokens).logits, sharing(tokens, subnet=subnet).logits, atol=1e-6, rtol=1e-5)
+
+
 def test_what_cannot_be_shared_is_named(unshared, sharing):
     with pytest.raises(ValueError, match=r"share weights already: layer_groups=\[0, 0, 0, 1\]"):
         share_layers(sharing, GROUPS)
@@ -98,8 +108,12 @@ def test_what_cannot_be_shared_is_named(unshared, sharing):
         share_layers(unshared, [0, 0])
     with pytest.raises(ValueError, match="weights='median': possible are 'mean' and 'first'"):
         share_layers(unshared, GROUPS, weights="median")
+    with pytest.raises(TypeError, match=r"layer_groups=\[0.5\]: give a list with a whole number"):
+        share_layers(unshared, [0.5])
+    experts = split_into_experts(unshared, 2, 1)
     with pytest.raises(ValueError, match="weights='mean': .* Share before splitting"):
-        share_layers(split_into_experts(unshared, 2, 1), GROUPS)
+        share_layers(experts, GROUPS)
+    assert share_layers(experts, range(4)).config.layer_groups == [0, 1, 2, 3]
     unshared.config.subnets = {"small": SubnetConfig(num_attention_heads=(3, 2, 2, 2))}
     with pytest.raises(ValueError, match="Subnet 'small' does not fit.*share their weights"):
         share_layers(unshared, [0, 0, 1, 2])  # `small` keeps 3 heads of layer 0 and 2 of layer 1

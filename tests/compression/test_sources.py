@@ -288,3 +288,15 @@ def test_full_attention_is_made_sparse_on_request(name):
             assert layer.attention.layer_type == dense
     with pytest.raises(ValueError, match="'block_sparse_attention' for layer 0"):
         to_stock(model)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_head_for_questions_gives_starts_and_ends(name, tmp_path):
+    with pytest.raises(
+        ValueError, match="num_labels=3 cannot be converted|num_labels should be 2"
+    ):  # DistilBERT's own
+        convert(make_source(name, "ElasticForQuestionAnswering", num_labels=3))
+    encoder = make_source(name, "ElasticModel", num_labels=3)
+    encoder.save_pretrained(tmp_path)
+    for model in (convert(encoder, task="question-answering"), convert(tmp_path, task="question-answering")):
+        assert model.qa_outputs.weight.shape == (2, model.config.hidden_size)

@@ -13,7 +13,7 @@ from ..test_architectures import make_model
 
 @pytest.fixture
 def model():
-    model = make_model("sparse", layer_types=["full_attention", "linear_attention"] * 2)
+    model = make_model("sparse", dense_fallback=False, layer_types=["full_attention", "linear_attention"] * 2)
     with torch.no_grad():
         for layer, first in ((0, 0.1), (2, 0.5)):
             sparsities = torch.tensor([first, first + 0.1, first + 0.2, first + 0.3])
@@ -32,9 +32,17 @@ def test_sparsities_of_the_layers_that_have_some(model):
 
 def test_budgets_follow_the_length(model):
     assert head_budgets(model, 160) == {0: (9, 8, 7, 6), 2: (5, 4, 3, 2)}
+    # Two blocks are a head's own.
+    assert head_budgets(model, 96) == {0: (5, 5, 4, 4), 2: (3, 2, 2, 2)}
     assert head_budgets(model, 1) == {0: (1, 1, 1, 1), 2: (1, 1, 1, 1)}
     with pytest.raises(ValueError, match="sequence_length=0"):
         head_budgets(model, 0)
+
+
+def test_nothing_is_left_out_of_a_short_text():
+    model = make_model("sparse", dense_fallback=True, num_hidden_layers=1, subnets={})
+    assert head_budgets(model, 95) == {0: (6, 6, 6, 6)}
+    assert head_budgets(model, 96) == {0: (2, 2, 2, 2)}
 
 
 def test_a_head_keeps_its_sparsity_when_it_is_ranked_and_cut(model):

@@ -5,7 +5,7 @@ import math
 
 import pytest
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoConfig
+from transformers import AutoConfig, PreTrainedConfig
 
 from hf_elastic import ElasticConfig, SubnetConfig
 from hf_elastic.modeling.configuration_elastic import AUTO_MAP
@@ -129,7 +129,8 @@ def test_wrong_subnets_added_in_place_are_not_saved(tiny_config, tmp_path):
         ({"position_embedding_type": "rotary", "rope_parameters": {"rope_theta": -1}}, ValueError, "rope_theta=-1"),
         ({"head_dim": 0}, ValueError, "head_dim=0 must be at least 1"),
         ({"embedding_size": 0}, ValueError, "embedding_size=0 must be at least 1"),
-        ({"pad_token_id": 99, "vocab_size": 99}, ValueError, "pad_token_id=99 must be below vocab_size=99"),
+        ({"pad_token_id": 99, "vocab_size": 99}, ValueError, r"pad_token_id=99 must lie in \[0, vocab_size=99\)"),
+        ({"pad_token_id": -1}, ValueError, "pad_token_id=-1 must lie"),
         ({"type_vocab_size": -1}, ValueError, "type_vocab_size=-1 must be at least 0"),
         ({"hidden_dropout_prob": 2}, ValueError, r"hidden_dropout_prob=2 must lie in \[0, 1\]"),
         ({"classifier_dropout": math.nan}, ValueError, "classifier_dropout=nan must lie"),
@@ -166,6 +167,15 @@ def test_sparse_attention_replaces_the_layers_that_see_everything(tmp_path):
     assert config.layer_types == layer_types
     with_both = ElasticConfig(num_hidden_layers=2, layer_types=layer_types, sparse_attention=True)
     assert with_both.layer_types == ["block_sparse_attention", "sliding_attention"]
+
+
+def test_a_file_of_sparse_layers_is_read_by_transformers_too(tmp_path):
+    layer_types = ["full_attention", "block_sparse_attention", "sliding_attention"]
+    config = ElasticConfig(num_hidden_layers=3, layer_types=layer_types)
+    config.save_pretrained(tmp_path)
+    assert ElasticConfig.from_pretrained(tmp_path).to_dict() == config.to_dict()
+    unknown = PreTrainedConfig.from_json_file(tmp_path / "config.json")
+    assert unknown.layer_types == ["full_attention", "full_attention", "sliding_attention"]
 
 
 @pytest.mark.parametrize("name", ["tiny", "mini", "small", "medium", "base", "large"])

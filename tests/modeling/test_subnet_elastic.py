@@ -125,6 +125,11 @@ def test_scaled(multipliers, expected):
     assert SubnetConfig.scaled(config, **multipliers) == expected
 
 
+def test_a_part_of_no_experts_is_refused(tiny_config):
+    with pytest.raises(ValueError, match="experts=0.5, but no layer has experts"):
+        SubnetConfig.scaled(tiny_config, experts=0.5)
+
+
 def test_scaled_never_exceeds_the_supernet():
     config = ElasticConfig(num_hidden_layers=1, hidden_size=32, num_attention_heads=2, intermediate_size=50)
     for width in (0.1, 0.5, 0.9, 0.99):

@@ -40,6 +40,20 @@ def test_all_sizes_are_trained_and_evaluated(architecture, tmp_path):
     assert {f"eval_{size}_accuracy" for size in model.config.subnets} <= metrics.keys()
 
 
+@pytest.mark.parametrize("architecture", ["sparse", "experts"])
+def test_training_is_resumed(architecture, tmp_path):
+    def train(output_dir, **resume):
+        settings = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2, "learning_rate": 1e-3}
+        torch.manual_seed(0)
+        trainer = make_trainer(output_dir, model=make_classifier(architecture), settings=settings)
+        trainer.train(**resume)
+        return trainer.model.state_dict()
+
+    unbroken = train(tmp_path)
+    resumed = train(tmp_path, resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    assert all(torch.equal(weight, unbroken[name]) for name, weight in resumed.items())
+
+
 def record_gradients(tmp_path, case="classification", settings=None, **keywords):
     """Trains for two steps of all sizes; gives the trainer and the gradients of each step."""
     recorder = GradientRecorder()

@@ -1,6 +1,6 @@
 """BERT, and what shares its classes, such as MiniLM (Devlin et al. 2019; Wang et al. 2020)."""
 
-from .source import Head, Source
+from .source import START_AND_END, Head, Source
 
 # Fields that BERT's configuration and those of its descendants share with the elastic one.
 FIELDS = (
@@ -53,7 +53,7 @@ BERT = Source(
         "BertForMaskedLM": Head("ElasticForMaskedLM", **LM_HEAD),
         "BertForSequenceClassification": Head("ElasticForSequenceClassification"),
         "BertForTokenClassification": Head("ElasticForTokenClassification"),
-        "BertForQuestionAnswering": Head("ElasticForQuestionAnswering"),
+        "BertForQuestionAnswering": Head("ElasticForQuestionAnswering", required=START_AND_END),
         "BertForMultipleChoice": Head("ElasticForMultipleChoice"),
         # The two pretraining objectives: next sentence prediction is a classifier of two labels without dropout ...
         "BertForNextSentencePrediction": Head(

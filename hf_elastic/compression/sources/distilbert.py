@@ -3,7 +3,7 @@
 A table of sinusoidal positions (`sinusoidal_pos_embds`) is one of learned positions that was initialized so.
 """
 
-from .source import Head, Source
+from .source import START_AND_END, Head, Source
 
 PRE_CLASSIFIER = {
     "fields": (("seq_classif_dropout", "classifier_dropout"),),
@@ -24,7 +24,7 @@ DISTILBERT = Source(
         ),
         "DistilBertForSequenceClassification": Head("ElasticForSequenceClassification", **PRE_CLASSIFIER),
         "DistilBertForTokenClassification": Head("ElasticForTokenClassification"),
-        "DistilBertForQuestionAnswering": Head("ElasticForQuestionAnswering"),
+        "DistilBertForQuestionAnswering": Head("ElasticForQuestionAnswering", required=START_AND_END),
         "DistilBertForMultipleChoice": Head("ElasticForMultipleChoice", **PRE_CLASSIFIER),
     },
     fields=(

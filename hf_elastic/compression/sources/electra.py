@@ -1,7 +1,7 @@
 """ELECTRA (Clark et al. 2020): BERT with embeddings of another size, trained to find the tokens that were replaced."""
 
 from .bert import FIELDS, REQUIRED, WEIGHTS
-from .source import Head, Source
+from .source import START_AND_END, Head, Source
 
 ELECTRA = Source(
     model_type="electra",
@@ -35,7 +35,7 @@ ELECTRA = Source(
                 ("discriminator_predictions.dense", "head.dense"),
             ),
         ),
-        "ElectraForQuestionAnswering": Head("ElasticForQuestionAnswering"),
+        "ElectraForQuestionAnswering": Head("ElasticForQuestionAnswering", required=START_AND_END),
         "ElectraForMultipleChoice": Head(
             "ElasticForMultipleChoice",
             {"classifier_input_dropout": False},

@@ -1,6 +1,6 @@
 """ModernBERT (Warner et al. 2024): norms first, rotary positions, windows, gated networks, and no biases."""
 
-from .source import Head, Source
+from .source import START_AND_END, Head, Source
 
 POOLING_HEAD = {"weights": (("head.", "model.pooler."),)}
 
@@ -14,7 +14,7 @@ MODERNBERT = Source(
         "ModernBertForSequenceClassification": Head("ElasticForSequenceClassification", **POOLING_HEAD),
         "ModernBertForTokenClassification": Head("ElasticForTokenClassification"),
         "ModernBertForQuestionAnswering": Head(
-            "ElasticForQuestionAnswering", weights=(("classifier.", "qa_outputs."),)
+            "ElasticForQuestionAnswering", required=START_AND_END, weights=(("classifier.", "qa_outputs."),)
         ),
         "ModernBertForMultipleChoice": Head(
             "ElasticForMultipleChoice", {"pooling_skips_padding": True}, **POOLING_HEAD

@@ -5,7 +5,7 @@ brings the layer in front of it along, instead of taking the pooler's output.
 """
 
 from .bert import FIELDS, REQUIRED, WEIGHTS
-from .source import Head, Source
+from .source import START_AND_END, Head, Source
 
 
 def _source(model_type: str, prefix: str) -> Source:
@@ -24,7 +24,7 @@ def _source(model_type: str, prefix: str) -> Source:
                 weights=(("classifier.dense", "roberta.pooler.dense"), ("classifier.out_proj", "classifier")),
             ),
             f"{prefix}ForTokenClassification": Head("ElasticForTokenClassification"),
-            f"{prefix}ForQuestionAnswering": Head("ElasticForQuestionAnswering"),
+            f"{prefix}ForQuestionAnswering": Head("ElasticForQuestionAnswering", required=START_AND_END),
             f"{prefix}ForMultipleChoice": Head(
                 "ElasticForMultipleChoice", {"classifier_input_dropout": False, "classifier_dropout": None}
             ),

@@ -13,6 +13,9 @@ from ...modeling.configuration_elastic import ElasticConfig
 # A field's name if both configurations have it, else its name in the source and its name in `ElasticConfig`.
 Field = str | tuple[str, str]
 
+# What answers to questions are, and so all that a head for them gives.
+START_AND_END = {"num_labels": 2}
+
 
 class UnsupportedSourceError(ValueError):
     """Raised for a checkpoint that cannot be converted exactly. Its message lists what can."""
