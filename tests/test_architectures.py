@@ -176,7 +176,7 @@ def test_reentrant_checkpointing_is_refused_where_routers_would_not_learn():
 def test_attention_that_is_changed_in_a_finished_model_is_refused():
     model = make_model("bert")
     model.config.sparse_attention = True
-    with pytest.raises(ValueError, match="'block_sparse_attention' of layer 0, .*sparse_attention=True"):
+    with pytest.raises(ValueError, match="'block_sparse_attention' of layer 0, .*layer_types="):
         model(**inputs_for(model))
 
 

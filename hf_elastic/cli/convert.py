@@ -12,7 +12,11 @@ def convert(
     source: Annotated[str, typer.Argument(help="Folder or Hub id of a checkpoint.", callback=refuse_file)],
     output_dir: OutputDir,
     task: Annotated[
-        str | None, typer.Option(help="E.g. sequence-classification. (default: what it was saved for)")
+        str | None,
+        typer.Option(
+            help="masked-lm, feature-extraction, multiple-choice, question-answering, sequence-classification or "
+            "token-classification. (default: what it was saved for)"
+        ),
     ] = None,
     num_labels: Annotated[int | None, typer.Option(help="Labels of a new head.")] = None,
     sparse_attention: Annotated[

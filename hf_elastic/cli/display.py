@@ -1,9 +1,14 @@
 """What the commands show: phases of a long run, and tables."""
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from ..hub.family import Family
 
 console = Console(highlight=False)
 
@@ -30,13 +35,18 @@ def show_table(rows: Iterable[Mapping[str, str]], title: str | None = None) -> N
         title: What stands above.
     """
     rows = list(rows)
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for number, column in enumerate(rows[0]):
         # A narrow terminal breaks words rather than leaving out their ends.
         table.add_column(column, justify="right" if number else "left", overflow="fold")
     for row in rows:
         table.add_row(*row.values())
     console.print(table)
+
+
+def conditions(family: "Family") -> str:
+    """Says of what the table of a family gives FLOPs and milliseconds."""
+    return f"FLOPs and ms are those of one text of {family.manifest.sequence_length} tokens."
 
 
 def metric_rows(metrics: Mapping[str, Mapping[str, float]]) -> list[dict[str, str]]:

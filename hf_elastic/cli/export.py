@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .display import console, show_table
+from .display import conditions, console, show_table
 from .options import OutputDir, Supernet
 
 
@@ -13,7 +13,9 @@ def export(
     supernet: Supernet,
     output_dir: OutputDir,
     size: Annotated[list[str] | None, typer.Option(help="A size to export; repeat it. (default: all)")] = None,
-    format: Annotated[list[str] | None, typer.Option(help="Repeat it. (default: safetensors)")] = None,
+    format: Annotated[
+        list[str] | None, typer.Option(help="A format, of which there is only safetensors so far.")
+    ] = None,
     metrics: Annotated[
         Path | None,
         typer.Option(help="JSON file of metrics by size. (default: the one that `hf-elastic train` writes)"),
@@ -45,5 +47,5 @@ def export(
         sequence_length=sequence_length,
         overwrite=overwrite,
     )
-    show_table(family.table())
+    show_table(family.table(), conditions(family))
     console.print(f"The family lies in {family.path}.")

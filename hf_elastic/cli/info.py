@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .display import console, show_table
+from .display import conditions, console, show_table
 from .options import refuse_file
 
 if TYPE_CHECKING:
@@ -21,16 +21,23 @@ def info(
             help="A supernet or member (folder or Hub id), or the folder of a family.", callback=refuse_file
         ),
     ],
-    sequence_length: Annotated[int, typer.Option(help="Tokens for FLOPs and latency.")] = 128,
+    sequence_length: Annotated[
+        int | None, typer.Option(help="Tokens for FLOPs and latency. (default: 128)", show_default=False)
+    ] = None,
     latency: Annotated[bool, typer.Option("--latency", help="Also measure a forward pass of one text.")] = False,
 ) -> None:
     """Show the sizes of a supernet, member or family: layers, parameters, FLOPs, and what they score."""
     from ..hub.manifest import MANIFEST_NAME
 
-    if (Path(path) / MANIFEST_NAME).is_file():
-        _show_family(path)
+    if not (Path(path) / MANIFEST_NAME).is_file():
+        _show_model(path, sequence_length or 128, latency)
+    elif latency or sequence_length:
+        raise typer.BadParameter(
+            f"{path} is a family, of which what was measured at its export is shown: give one of its folders to "
+            "measure with --latency or --sequence-length."
+        )
     else:
-        _show_model(path, sequence_length, latency)
+        _show_family(path)
 
 
 def _show_family(path: str) -> None:
@@ -39,7 +46,7 @@ def _show_family(path: str) -> None:
     family = load_family(path)
     manifest = family.manifest
     console.print(f"{manifest.name}: a family of {manifest.architecture} from {manifest.source}, {manifest.created}.")
-    show_table(family.table())
+    show_table(family.table(), conditions(family))
     console.print("Every file is there and unchanged.")
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .display import console, show_phase, show_table
+from .display import conditions, console, show_phase, show_table
 
 
 def quickstart(
@@ -26,8 +26,8 @@ def quickstart(
             "Without --fast the sizes are better and it takes some minutes longer."
         )
     family = make_demo_family(output_dir, fast, recipe, on_phase=show_phase)
-    title = "Scores on the test split"
-    show_table(family.table(), title + (", after a fast trial on fewer and shorter articles" if fast else ""))
+    trial = ", after a fast trial on fewer and shorter articles" if fast else ""
+    show_table(family.table(), f"Scores on the test split{trial}. {conditions(family)}")
     console.print(f"The family lies in {family.path}: a folder per size, with a card; family.json describes them all.")
     console.print("Load a size and use it:\n")
     console.print(loading_code(family, "small"), style="cyan", soft_wrap=True)

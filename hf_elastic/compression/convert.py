@@ -27,14 +27,24 @@ TASKS = {
 }
 # What `from_pretrained` takes that says where a checkpoint is, so that its configuration can be read first.
 HUB_SETTINGS = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
+# Fields of the configuration that change how the converted layers attend.
+ATTENTION_FIELDS = (
+    "layer_types",
+    "sliding_window",
+    "num_global_tokens",
+    "num_random_blocks",
+    "attention_block_size",
+    "attention_sparsity",
+    "sparsity_penalty",
+    "dense_fallback",
+    "sparse_attention",
+)
 # Weights that no source has: the sparsities of attention that is made sparse.
 NEW_WEIGHTS = (".sparsity_logit",)
 
 
-def convert(
-    source: str | Path | PreTrainedModel, task: str | None = None, sparse_attention: bool = False, **kwargs: Any
-) -> ElasticPreTrainedModel:
-    """Makes a supernet of a pretrained encoder. Its logits are the source's, unless its attention is made sparse.
+def convert(source: str | Path | PreTrainedModel, task: str | None = None, **kwargs: Any) -> ElasticPreTrainedModel:
+    """Makes a supernet of a pretrained encoder. Its logits are the source's, unless it is to attend in another way.
 
     Args:
         source (`str`, `Path` or `PreTrainedModel`):
@@ -44,11 +54,12 @@ def convert(
             One of `"feature-extraction"`, `"masked-lm"`, `"sequence-classification"`, `"token-classification"`,
             `"question-answering"` and `"multiple-choice"`. By default what the checkpoint was saved for. A head that
             the checkpoint lacks is initialized, as `from_pretrained` does.
-        sparse_attention (`bool`, defaults to `False`):
-            Whether the layers with full attention get block-sparse attention, whose learnable sparsity is new.
         **kwargs:
-            For a Hub id or folder, what `from_pretrained` takes (`num_labels`, `id2label`, `dtype`, `revision`, ...).
-            For a loaded model, configuration fields of the head that `task` adds (`num_labels`, `id2label`, ...).
+            How layers attend, if not as in the source, by fields of [`ElasticConfig`]: `sparse_attention=True`,
+            `layer_types`, `sliding_window`, `num_global_tokens`, `num_random_blocks`, `attention_block_size`,
+            `attention_sparsity`, `sparsity_penalty`, `dense_fallback`. Besides, for a Hub id or folder, what
+            `from_pretrained` takes (`num_labels`, `id2label`, `ignore_mismatched_sizes`, `dtype`, `revision`, ...);
+            for a loaded model, configuration fields of the head that `task` adds (`num_labels`, `id2label`, ...).
 
     Returns:
         `ElasticPreTrainedModel`: The supernet, with the label maps, data type, device and mode of the source. Name its
@@ -57,7 +68,7 @@ def convert(
     Raises:
         UnsupportedSourceError: If the checkpoint is of another kind than those it lists, or has a setting that the
             supernet cannot express. Tells so before any weights are read.
-        ValueError: If the task is unknown.
+        ValueError: If the task is unknown, or layers cannot attend so.
         TypeError: If the source is neither a name nor a model.
 
     Example:
@@ -66,6 +77,7 @@ def convert(
     """
     if task is not None and task not in TASKS:
         raise ValueError(f"Unknown task {task!r}: possible are {list(TASKS)}.")
+    attention = {name: kwargs.pop(name) for name in ATTENTION_FIELDS if name in kwargs}
     if isinstance(source, (str, Path)):
         stock_model = _load(str(source), task, kwargs)
     elif isinstance(source, PreTrainedModel):
@@ -75,7 +87,7 @@ def convert(
             f"source is a {type(source).__name__}: give a Hub id, a folder or a transformers model "
             "(merge adapters into it first)."
         )
-    return _convert_model(stock_model, sparse_attention)
+    return _convert_model(stock_model, attention)
 
 
 def _load(name: str, task: str | None, kwargs: dict[str, Any]) -> PreTrainedModel:
@@ -163,22 +175,23 @@ def _public_name(name_or_path: str) -> str | None:
     return (name_or_path if is_hub_id else path.name) or None
 
 
-def _convert_model(stock_model: PreTrainedModel, sparse_attention: bool) -> ElasticPreTrainedModel:
+def _convert_model(stock_model: PreTrainedModel, attention: dict[str, Any]) -> ElasticPreTrainedModel:
     stock_config = stock_model.config
     source = _find_source(stock_config)
     head = _find_head(source, type(stock_model).__name__)
     # transformers' own default gives way to that of the elastic model, which depends on the layers.
-    attention = stock_config._attn_implementation
+    implementation = stock_config._attn_implementation
     config = source.elastic_config(
         stock_config,
         head,
         add_pooling_layer=getattr(stock_model.base_model, "pooler", None) is not None,
-        sparse_attention=sparse_attention,
         source_model_type=source.model_type,
         source_name_or_path=_public_name(stock_config.name_or_path),
         name_or_path=stock_config.name_or_path,
-        attn_implementation=None if attention == "sdpa" else attention,
+        attn_implementation=None if implementation == "sdpa" else implementation,
     )
+    for name, value in attention.items():
+        setattr(config, name, value)  # checked when the model is made
     model = getattr(modeling_elastic, head.elastic_class)(config).train(stock_model.training)
     for fields in source.merged_fields(stock_config):
         logger.warning(f"{fields} become one field, with the last of these values. Outputs are the same.")

@@ -81,6 +81,12 @@ def to_stock(member: ElasticPreTrainedModel) -> PreTrainedModel:
 
 def _check_layers(config: ElasticConfig, source: Source) -> None:
     """Checks that the source's class can have layers of these sizes and types."""
+    for layer, layer_type in enumerate(config.layer_types):  # what no choice of a size changes comes first
+        if layer_type not in source.layer_types:
+            raise ValueError(
+                f"layer_types has {layer_type!r} for layer {layer}: {source.model_type} has only "
+                f"{', '.join(source.layer_types)}."
+            )
     sizes = config.layer_sizes()
     for axis in LAYER_AXES:
         values = sorted({getattr(size, axis) for size in sizes})
@@ -96,12 +102,6 @@ def _check_layers(config: ElasticConfig, source: Source) -> None:
             f"{config.hidden_size}, as {source.model_type} needs: choose a subnet with hidden_size="
             f"{heads * config.head_dim}, or one that keeps {config.hidden_size // config.head_dim} heads."
         )
-    for layer, layer_type in enumerate(config.layer_types):
-        if layer_type not in source.layer_types:
-            raise ValueError(
-                f"layer_types has {layer_type!r} for layer {layer}: {source.model_type} has only "
-                f"{', '.join(source.layer_types)}."
-            )
 
 
 def _choose_class(

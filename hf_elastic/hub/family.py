@@ -31,6 +31,9 @@ class Family:
     path: Path
     manifest: Manifest
 
+    def __repr__(self) -> str:
+        return f"Family({str(self.path)!r}, sizes={self.names})"
+
     @property
     def members(self) -> dict[str, Member]:
         """The sizes by name, largest first."""

@@ -208,7 +208,7 @@ class ElasticConfig(PreTrainedConfig):
     subnets: dict[str, Any] | None = None
 
     def __post_init__(self, block_sparse_layers: list[int] | None = None, **kwargs):
-        self._check_positive()
+        self._check_positive()  # here already, as head_dim is made of them
         if self.head_dim is None:
             if self.hidden_size % self.num_attention_heads:
                 raise ValueError(
@@ -230,7 +230,23 @@ class ElasticConfig(PreTrainedConfig):
         for layer in block_sparse_layers or []:
             self.layer_types[layer] = BLOCK_SPARSE
         self.validate_layer_type()
-        if self.random_block_seeds is None and self.num_random_blocks:
+        super().__post_init__(**kwargs)
+        self.auto_map = dict(AUTO_MAP)
+        self.sparse_attention = self.sparse_attention  # which changes the layer types
+        self.complete()
+
+    def complete(self) -> None:
+        """Fills in what other fields imply, and checks them all.
+
+        Called when the configuration is made, and again when a model is made of it: `from_pretrained` sets the fields
+        that it is given one by one, in between.
+
+        Raises:
+            ValueError: If a field has a value that is not possible. `@strict`, which checks the fields as well, raises
+                errors of another kind.
+        """
+        self.validate_layer_type()
+        if self.random_block_seeds is None and self.num_random_blocks > 0:
             self.random_block_seeds = list(range(self.num_hidden_layers))
         if self.layer_groups is not None:
             # By order of first appearance, which is the order of the weights in a checkpoint.
@@ -239,14 +255,11 @@ class ElasticConfig(PreTrainedConfig):
             if self.random_block_seeds is not None:  # layers that share their weights share these, too
                 firsts = [self.layer_groups.index(group) for group in self.layer_groups]
                 self.random_block_seeds = [self.random_block_seeds[first] for first in firsts]
-        super().__post_init__(**kwargs)
-        self.auto_map = dict(AUTO_MAP)
-        self.sparse_attention = self.sparse_attention  # which changes the layer types
-        self.validate_numbers()  # here already, because the errors of `@strict` are not ValueErrors
+        self.validate_numbers()
         self.validate_sparse_attention()
-        self.validate_experts()
+        self.validate_layer_sizes()
         self.validate_layer_groups()
-        self.subnets = self.subnets  # only now is everything there that they are checked against
+        self.subnets = self.subnets  # which checks them
 
     def __setattr__(self, name: str, value: Any) -> None:
         if self.__dict__.get("_post_init_done"):
@@ -383,9 +396,12 @@ class ElasticConfig(PreTrainedConfig):
                 "is left out."
             )
 
-    def validate_experts(self) -> None:
-        """Part of `@strict`'s validation: no token goes through more experts than there are."""
+    def validate_layer_sizes(self) -> None:
+        """Part of `@strict`'s validation: layers have something of everything, and tokens no more experts than are."""
         for size in self.layer_sizes():
+            for axis in LAYER_AXES:
+                if getattr(size, axis) < 1:
+                    raise ValueError(f"{axis}={getattr(size, axis)} must be at least 1 (layer {size.layer}).")
             if size.num_experts_per_tok > size.num_experts:
                 raise ValueError(
                     f"num_experts_per_tok={size.num_experts_per_tok} is more than num_experts={size.num_experts} "

@@ -77,6 +77,7 @@ class ElasticPreTrainedModel(PreTrainedModel):
     }
 
     def __init__(self, config: ElasticConfig, *inputs, **kwargs):
+        config.complete()
         for name in ("hidden_act", "classifier_activation", "lm_head_activation"):
             activation = getattr(config, name)
             if activation is not None and activation not in ACT2FN:
@@ -341,7 +342,7 @@ class ElasticModel(ElasticPreTrainedModel):
             if layer_type != named:
                 raise ValueError(
                     f"config.layer_types says {named!r} of layer {size.layer}, which was built as {layer_type!r}: "
-                    "attention is chosen when a model is made, e.g. with from_pretrained(..., sparse_attention=True)."
+                    "attention is chosen when a model is made, e.g. with from_pretrained(..., layer_types=[...])."
                 )
             pattern = None if as_blocks else layer.attention.pattern  # which is not part of the mask then
             if unpadding is None and pattern not in masks:

@@ -170,7 +170,8 @@ def infer_labels(
         raise ValueError(f"label_names={list(names)} repeats a name.")
     if num_labels not in (None, len(names)):
         raise ValueError(
-            f"num_labels={num_labels}, but column {column.name!r} has {len(names)} labels: {_shorten(names)}."
+            f"num_labels={num_labels}, but column {column.name!r} has {len(names)} labels: {_shorten(names)}. A "
+            "checkpoint that has a head for other labels loses it by `hf-elastic convert --task feature-extraction`."
         )
     if len(names) < 2:
         raise ValueError(f"Column {column.name!r} has only the label {names[0]!r}: classification needs two or more.")

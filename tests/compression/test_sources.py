@@ -300,3 +300,18 @@ def test_a_head_for_questions_gives_starts_and_ends(name, tmp_path):
     encoder.save_pretrained(tmp_path)
     for model in (convert(encoder, task="question-answering"), convert(tmp_path, task="question-answering")):
         assert model.qa_outputs.weight.shape == (2, model.config.hidden_size)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_layers_may_attend_in_another_way(name, tmp_path):
+    source = make_source(name, "ElasticForSequenceClassification")
+    source.save_pretrained(tmp_path)
+    layer_types = ["sliding_attention", "block_sparse_attention", "linear_attention", "full_attention"]
+    for given in (source, tmp_path):
+        model = convert(given, layer_types=layer_types, sliding_window=3, attention_sparsity=0.5)
+        assert [layer.attention.layer_type for layer in model.model.layers] == layer_types
+        assert model.model.layers[0].attention.pattern.window == 3
+        assert model.model.layers[1].attention.sparsity().tolist() == pytest.approx([0.5] * 4)
+        assert model.config._attn_implementation == "elastic_sparse"
+    with pytest.raises(ValueError, match="layer_types has 'local'"):
+        convert(source, layer_types=["local"] * 4)

@@ -347,3 +347,28 @@ def test_peft_wraps_the_projections(classifier):
 def test_an_unknown_activation_is_named(field):
     with pytest.raises(ValueError, match=f"{field}='nonsense' is unknown: possible are .*'gelu'"):
         ElasticForSequenceClassification(ElasticConfig(**TINY, **{field: "nonsense"}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"layer_types": ["sliding"] * 4}, "layer_types has 'sliding': possible are"),
+        ({"layer_types": ["full_attention"] * 5}, "layer_types has 5 entries, but num_hidden_layers=4"),
+        ({"layer_groups": [0, 0, 1]}, "layer_groups has 3 entries"),
+        ({"num_experts_per_tok": 9}, "num_experts_per_tok=9 is more than num_experts=1"),
+        ({"sliding_window": -3}, "sliding_window=-3"),
+        ({"attention_block_size": 0}, "attention_block_size=0"),
+        ({"attention_sparsity": 1.5}, "attention_sparsity=1.5"),
+    ],
+)
+def test_fields_given_at_loading_are_checked(fields, message, classifier, tmp_path):
+    classifier.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        AutoModelForSequenceClassification.from_pretrained(tmp_path, **fields)
+
+
+def test_random_blocks_may_be_given_at_loading(classifier, tmp_path):
+    classifier.save_pretrained(tmp_path)
+    windows = {"layer_types": ["sliding_attention"] * 4, "num_random_blocks": 1}
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path, **windows)
+    assert [layer.attention.pattern.seed for layer in model.model.layers] == [0, 1, 2, 3]
