@@ -114,9 +114,10 @@ def main() -> None:
             print(*rows[-1], flush=True)
     notes = (
         f"MiniLM-L6, up to 512 tokens, {options.train_rows} training rows in batches of {options.batch_size}, "
-        f"{options.epochs:g} epochs, {options.seeds} seed(s), up to {options.test_rows} test rows; blocks of 32, windows of 64 to each side. Sparsity: least / "
-        "mean / highest of all heads after training. Target: within 0.5 points of dense at 70%. The speed is that of "
-        "training, without padding in all variants; at these lengths the feed-forward networks take most of the time."
+        f"{options.epochs:g} epochs, {options.seeds} seed(s), up to {options.test_rows} test rows; blocks of 32, "
+        "windows of 64 to each side. Sparsity: least / mean / highest of all heads after training. Target: within 0.5 "
+        "points of dense at 70%. The speed is that of training, without padding in all variants; at these lengths the "
+        "feed-forward networks take most of the time."
     )
     header = ["task", "attention", "accuracy", "against dense", "sparsity of heads", "times faster"]
     report("long_documents.py", "Sparse attention on real documents", header, rows, notes)
