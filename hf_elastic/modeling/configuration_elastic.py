@@ -114,7 +114,8 @@ class ElasticConfig(PreTrainedConfig):
             Weights of the routers' load balancing loss and of their z-loss in the training loss.
         layer_groups (`list[int]`, *optional*):
             For each layer the number of the weights that it uses; layers with the same number share them, e.g.
-            `[0, 0, 0, 1, 2, 3]`. Each layer has its own by default.
+            `[0, 0, 0, 1, 2, 3]`. Each layer has its own by default. For a new model; layers of a trained one are made
+            to share by [`~hf_elastic.share_layers`].
         unpad_inputs (`bool`, defaults to `False`):
             Whether padding is taken out before the first layer and put back after the last. Outputs at padding are 0.
         hidden_units_ranked (`bool`, defaults to `False`):
