@@ -228,8 +228,8 @@ class ElasticConfig(PreTrainedConfig):
             )
         if self.layer_types is None:
             self.layer_types = ["full_attention"] * self.num_hidden_layers
-        for layer in block_sparse_layers or []:
-            self.layer_types[layer] = BLOCK_SPARSE
+        sparse = block_sparse_layers or []
+        self.layer_types = [BLOCK_SPARSE if layer in sparse else kind for layer, kind in enumerate(self.layer_types)]
         self.validate_layer_type()
         super().__post_init__(**kwargs)
         self.auto_map = dict(AUTO_MAP)
