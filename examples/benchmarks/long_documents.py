@@ -67,8 +67,8 @@ def fine_tune(task: str, variant: str, options: argparse.Namespace) -> dict[str,
         start = time.process_time()
         trainer.train()
         seconds.append(time.process_time() - start)
-        predictions = trainer.predict(data["validation"]).predictions.argmax(axis=-1)
-        accuracies.append(100 * float((predictions == data["validation"]["labels"]).mean()))
+        output = trainer.predict(data["validation"])  # in the order of the lengths, as are its labels
+        accuracies.append(100 * float((output.predictions.argmax(axis=-1) == output.label_ids).mean()))
     return {"accuracies": accuracies, "seconds": statistics.mean(seconds), "sparsity": sparsity(model)}
 
 
