@@ -1,12 +1,11 @@
 """Training arguments of transformers, plus which subnets a step runs and what they learn from."""
 
 import json
-import math
 from dataclasses import dataclass, field
-from typing import Any
 
 from transformers import TrainingArguments
 
+from .argument_checks import check_choice, check_number
 from .sampling import SAMPLING_STRATEGIES
 from .schedules import SCHEDULES, weight_at
 
@@ -93,12 +92,12 @@ class ElasticTrainingArguments(TrainingArguments):
 
     def __post_init__(self) -> None:
         self.subnet_weights = _read_weights(self.subnet_weights)
-        _check_choice("sampling", self.sampling, list(SAMPLING_STRATEGIES))
-        _check_choice("distillation_schedule", self.distillation_schedule, list(SCHEDULES))
+        check_choice("sampling", self.sampling, list(SAMPLING_STRATEGIES))
+        check_choice("distillation_schedule", self.distillation_schedule, list(SCHEDULES))
         number = self.num_random_subnets
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:
             raise ValueError(f"num_random_subnets={number!r} is no number of subnets. Give a whole number, 0 or more.")
-        _check_number("temperature", self.temperature)
+        check_number("temperature", self.temperature)
         if self.temperature <= 0:
             raise ValueError(f"temperature={self.temperature} is not positive. 1 leaves the predictions as they are.")
         self._check_weights()
@@ -124,7 +123,7 @@ class ElasticTrainingArguments(TrainingArguments):
         }
         of_subnets = {f"subnet_weights[{name!r}]": weight for name, weight in self.subnet_weights.items()}
         for name, weight in {**weights, **of_subnets}.items():
-            _check_number(name, weight)
+            check_number(name, weight)
             if weight < 0:
                 raise ValueError(f"{name}={weight} is negative. Give 0 to switch a loss off, or a positive weight.")
         if not any(weights.values()):
@@ -146,16 +145,3 @@ def _read_weights(weights: dict[str, float] | str | None) -> dict[str, float]:
     if not isinstance(weights or {}, dict):
         raise ValueError(f"subnet_weights={weights!r} is not a dictionary. {_WEIGHTS_EXAMPLE}")
     return weights or {}
-
-
-def _check_number(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        hint = " without quotes (YAML needs a dot in 1.0e-4)" if isinstance(value, str) else ""
-        raise TypeError(f"{name}={value!r} is a {type(value).__name__}. Give a number{hint}.")
-    if not math.isfinite(value):
-        raise ValueError(f"{name}={value} is not finite. Give an ordinary number, e.g. 1.0.")
-
-
-def _check_choice(name: str, value: str, choices: list[str]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name}={value!r} is unknown. Choose one of {', '.join(choices)}.")
