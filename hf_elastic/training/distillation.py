@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from transformers.utils import ModelOutput
 
-from .objectives import align_hidden_states, binary_kl, kl_divergence, logit_mse
+from .feature_objectives import align_hidden_states
+from .objectives import binary_kl, kl_divergence, logit_mse
 
 IGNORED_LABEL = -100
 TARGETS = ("labels", "start_positions", "end_positions")

@@ -7,7 +7,8 @@ import torch
 from transformers.utils import ModelOutput
 
 from hf_elastic.training.distillation import Reference, UnitCounts, hidden_loss, soft_loss, teach, token_mask
-from hf_elastic.training.objectives import binary_kl, hidden_state_mse, kl_divergence, logit_mse
+from hf_elastic.training.feature_objectives import hidden_state_mse
+from hf_elastic.training.objectives import binary_kl, kl_divergence, logit_mse
 from tests.training.cases import CASES, collate, make_model, make_rows
 
 LOGITS = torch.tensor([[1.0, -2.0, 0.5], [0.3, 0.2, -1.0]])
