@@ -48,6 +48,7 @@ class _Recorder:
         self.needs_gradients = torch.is_grad_enabled() and _is_checkpointing(model)
 
     def add(self, states: AttentionStates) -> None:
+        """Counts a call, which is the next layer, and keeps its states if they were asked for."""
         if self.needs_gradients and not torch.is_grad_enabled():
             raise ValueError(
                 "The attention states have no gradient, as with reentrant activation checkpointing: give "
@@ -61,8 +62,8 @@ class _Recorder:
         """Raises ValueError if a layer that was asked for did not attend."""
         if self.calls == 0:
             raise ValueError(
-                "No attention states were recorded: no forward pass ran, or one without padding, whose sequences are "
-                "not apart. Pass unpad_inputs=False to the model, and attention masks with padding on the right."
+                "No attention states were recorded: either no forward pass ran, or the model took the padding out of "
+                "its inputs, so that all sequences were one row. Pad on the right and pass unpad_inputs=False to it."
             )
         missing = sorted(set(self.layers or ()) - self.states.keys())
         if missing:

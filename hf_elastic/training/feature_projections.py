@@ -38,7 +38,7 @@ class FeatureProjections(nn.Module):
 
     def __init__(self, student_size: int, teacher_sizes: Sequence[int], seed: int = 0) -> None:
         super().__init__()
-        if min(student_size, *teacher_sizes) < 1:
+        if min([student_size, *teacher_sizes]) < 1:
             raise ValueError(f"Hidden sizes are positive: student_size={student_size}, teacher_sizes={teacher_sizes}.")
         self.student_size = student_size
         self.teacher_sizes = tuple(teacher_sizes)

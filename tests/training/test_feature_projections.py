@@ -34,7 +34,7 @@ def test_an_equal_size_needs_no_weight():
     states = torch.randn(2, 5, 8)
     assert projections(states, 0) is states
     assert [weight.shape for weight in projections.parameters()] == [(12, 8)]
-    assert not list(FeatureProjections(8, [8]).parameters())
+    assert not list(FeatureProjections(8, [8]).parameters()) and not list(FeatureProjections(8, []).parameters())
 
 
 def test_the_seed_decides_the_weights_whatever_was_drawn_before():
