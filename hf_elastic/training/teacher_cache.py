@@ -146,7 +146,7 @@ def count_examples(dataset: Any) -> int:
         raise ValueError(f"train_dataset has no column {EXAMPLE_ID!r}, which teacher_cache_dir needs. {_ADD_IDS}")
     if ids.dtype.kind not in "iu" or ids.min() < 0:
         wrong = ids.min() if ids.dtype.kind == "i" else ids[0]
-        raise ValueError(f"{EXAMPLE_ID}={wrong!r} is no whole number from 0 on. {_ADD_IDS}")
+        raise ValueError(f"{EXAMPLE_ID}={wrong.item()!r} is no whole number from 0 on. {_ADD_IDS}")
     values, counts = np.unique(ids, return_counts=True)
     if counts.max() > 1:
         raise ValueError(f"{EXAMPLE_ID}={values[counts.argmax()]} is that of {counts.max()} examples. {_ADD_IDS}")
