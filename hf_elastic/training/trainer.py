@@ -5,7 +5,7 @@ the one optimizer step. Every loss is divided by the number of its units in the 
 neither accumulation nor the number of processes changes the gradients.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -20,18 +20,27 @@ from ..compression.cost import count_parameters
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
 from ..modeling.subnet_elastic import SubnetConfig
 from .arguments import ElasticTrainingArguments
+from .core_gradients import scaled_gradients
 from .coverage import merge_metrics, trained_subnets, without_prefix
-from .distillation import Reference, UnitCounts, hidden_loss, soft_loss, teach
+from .distillation import Observation, UnitCounts
+from .distiller import Distiller, Source
+from .gradient_surgery import GradientSurgery
+from .group_lasso import GroupLasso
+from .layer_drop import drop_layers
 from .loss_log import LossLog
 from .sampling import SubnetSampler
+from .subnet_objective import SubnetObjective
+from .subnet_weights import RunningLosses
 from .teacher_checks import check_teachers, list_teachers
+from .teachers import Teacher, freeze, student_inputs
 from .validation import (
     check_datasets,
+    check_features,
     check_label_column,
     check_metric,
     check_model,
+    check_subnet_settings,
     check_subnets,
-    check_weights,
 )
 
 
@@ -88,7 +97,7 @@ class ElasticTrainer(Trainer):
         model: PreTrainedModel | nn.Module | None = None,
         args: ElasticTrainingArguments | None = None,
         *positional: Any,
-        teachers: Sequence[PreTrainedModel] | None = None,
+        teachers: Sequence[PreTrainedModel | Teacher] | None = None,
         **keywords: Any,
     ) -> None:
         args = ElasticTrainingArguments("tmp_trainer") if args is None else args
@@ -99,13 +108,12 @@ class ElasticTrainer(Trainer):
         self.teachers = list_teachers(teachers)
         self.subnets: dict[str, SubnetConfig] = {}
         self.subnet_metrics: dict[str, dict[str, float]] = {}
-        self._drawn: list[str] = []  # the subnets of the training step that runs, empty outside of one
-        self._references: list[Reference] = []
-        self._counts: UnitCounts | None = None
-        self._losses = LossLog()
+        self._drawn: dict[str, SubnetConfig] = {}  # what the training step runs, largest first; empty outside of one
+        self._losses, self._running_losses = LossLog(), RunningLosses()
         super().__init__(model, args, *positional, **keywords)
+        self._add_callbacks()
         for teacher in self.teachers:
-            teacher.eval().requires_grad_(False).to(args.device)
+            freeze(teacher, args.device, args.teacher_dtype)
 
     @property
     def elastic_model(self) -> ElasticPreTrainedModel:
@@ -131,14 +139,30 @@ class ElasticTrainer(Trainer):
         if subnets == self.subnets:
             return
         check_subnets(model, subnets)
-        check_weights(self.args, subnets)
         sizes = {name: count_parameters(model, subnet).encoder for name, subnet in subnets.items()}
         self.subnets, self.full_name = subnets, max(sizes, key=sizes.get)
         self.sampler = SubnetSampler(sizes, self.args.sampling, self.args.num_random_subnets, self.args.seed)
+        largest_first = sorted(sizes, key=lambda name: -sizes[name])
+        check_subnet_settings(self.args, model, largest_first)
+        check_features(self.args, model, subnets)
+        # As the parent does with the task's loss.
+        scale = self.accelerator.num_processes if self.args.average_tokens_across_devices else 1
+        distiller = Distiller(self.args, model.config, self.teachers)
+        self.objective = SubnetObjective(self.args, largest_first, distiller, self._running_losses, scale)
+
+    def _add_callbacks(self) -> None:
+        if self.args.subnet_weighting == "by_loss":
+            self.add_callback(self._running_losses)
+        if self.args.group_penalty:
+            self.add_callback(GroupLasso(self.args.group_penalty))
 
     def _inner_training_loop(self, *positional: Any, **keywords: Any) -> TrainOutput:
         # Here rather than in train(): `model_init` has run.
         self._read_subnets()
+        self.surgery = None
+        if self.args.gradient_conflicts != "add":
+            parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+            self.surgery = GradientSurgery(self.args.gradient_conflicts, parameters, self.args.seed)
         return super()._inner_training_loop(*positional, **keywords)
 
     def get_batch_samples(
@@ -148,13 +172,21 @@ class ElasticTrainer(Trainer):
         batches, num_items = super().get_batch_samples(epoch_iterator, num_batches, device)
         if not batches:
             return batches, num_items
-        counts = torch.stack([torch.stack(UnitCounts.of(batch)) for batch in batches]).sum(dim=0).to(device)
-        if self.args.average_tokens_across_devices and self.args.world_size > 1:
-            counts = self.accelerator.reduce(counts)
-        self._counts = UnitCounts(*counts)
+        self.objective.counts = self._reduced(map(self.objective.count, batches), device)
         # The parent counts only what is called `labels`: not the start and end of a span.
-        num_items = self._counts.labels if num_items is None else torch.as_tensor(num_items)
+        num_items = self.objective.counts[None].labels if num_items is None else torch.as_tensor(num_items)
         return batches, num_items.clamp(min=1)  # a batch without a label has the loss 0, not 0 / 0
+
+    def _reduced(
+        self, counts: Iterable[dict[int | None, UnitCounts]], device: torch.device
+    ) -> dict[int | None, UnitCounts]:
+        """The sums of counts, over the processes as well if losses are averaged over them."""
+        counts = list(counts)
+        sums = torch.stack([torch.stack([torch.stack(units) for units in count.values()]) for count in counts])
+        sums = sums.sum(dim=0).to(device)
+        if self.args.average_tokens_across_devices and self.args.world_size > 1:
+            sums = self.accelerator.reduce(sums)
+        return {length: UnitCounts(*units) for length, units in zip(counts[0], sums, strict=True)}
 
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None = None
@@ -164,16 +196,36 @@ class ElasticTrainer(Trainer):
         One backward pass per subnet costs less time and memory than one through all of them.
         """
         inputs = self._prepare_inputs(inputs)
-        self._drawn = self.sampler.draw(self.state.global_step)
-        self._references = [self._teach(teacher, inputs) for teacher in self.teachers]
+        step = self.state.global_step
+        self._drawn = {name: self._subnet_at(name, step) for name in self.sampler.draw(step)}
+        with self.compute_loss_context_manager(), self.accelerator.autocast():
+            self.objective.distiller.ask_teachers(inputs)
+        inputs = student_inputs(inputs, self.teachers)
         try:
-            losses = []
-            for name in self._drawn:
-                with nullcontext() if name == self._drawn[-1] else self._gathering_gradients(model):
-                    losses.append(super().training_step(model, {**inputs, "subnet": name}, num_items_in_batch))
+            losses = [self._train_subnet(name, model, inputs, num_items_in_batch) for name in self._drawn]
         finally:
-            self._drawn, self._references = [], []
+            self._drawn, self.objective.distiller.sources = {}, []
+        if self.surgery is not None and self.accelerator.sync_gradients:
+            self.surgery.combine(step, partial(self.accelerator.reduce, reduction="mean"))
         return torch.stack(losses).sum()
+
+    def _subnet_at(self, name: str, step: int) -> SubnetConfig:
+        """What a subnet runs at a step: itself, or without the layers that are dropped then."""
+        draw = f"{self.args.seed}-{step}-{name}"
+        return drop_layers(self.subnets[name], self.elastic_model.config, self.args.layer_drop, draw)
+
+    def _train_subnet(
+        self, name: str, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None
+    ) -> Tensor:
+        names = list(self._drawn)
+        synchronizes = name == names[-1] and self.surgery is None
+        factor = 1.0 if name == names[0] else self.args.core_gradient_scale
+        core = self.elastic_model.base_model.parameters()
+        with nullcontext() if synchronizes else self._gathering_gradients(model), scaled_gradients(core, factor):
+            loss = super().training_step(model, {**inputs, "subnet": name}, num_items_in_batch)
+        if self.surgery is not None:
+            self.surgery.take(name)
+        return loss
 
     def compute_loss(
         self,
@@ -185,16 +237,31 @@ class ElasticTrainer(Trainer):
         """The parent's loss; within a training step that of one subnet, with what it learns from others."""
         if not self._drawn:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-        name = inputs["subnet"]
-        aligned = self.args.hidden_weight > 0
-        extra = {"subnet": self.subnets[name], "output_hidden_states": aligned, "return_dict": True}
-        task, outputs = super().compute_loss(model, {**inputs, **extra}, True, num_items_in_batch)
-        loss = self._weighted(name, task, outputs, inputs)
-        if name == self._drawn[0] and self.args.inplace_distillation:
-            self._references.append(Reference.of(outputs))
-        if name == self._drawn[-1]:
+        name, distiller = inputs["subnet"], self.objective.distiller
+        subnet = self._drawn[name]
+        inputs = self.objective.inputs_of(name, inputs)
+        extra = {"subnet": subnet, "output_hidden_states": distiller.reads_hidden_states, "return_dict": True}
+        with distiller.observing(model) as attention:
+            task, outputs = super().compute_loss(model, {**inputs, **extra}, True, num_items_in_batch)
+        student = Observation.of(outputs, attention)
+        step, progress = self.state.global_step, min(self.state.global_step / self.state.max_steps, 1.0)
+        loss, parts = self.objective(name, subnet, task, student, inputs, step, progress)
+        self._note(name, task, loss, parts)
+        names = list(self._drawn)
+        if name == names[0] and self.args.inplace_distillation:
+            distiller.sources.append(Source(student.detached()))
+        if name == names[-1]:
             loss = loss + self._touch_parameters(model)
         return (loss, outputs) if return_outputs else loss
+
+    def _note(self, name: str, task: Tensor, loss: Tensor, parts: dict[str, Tensor]) -> None:
+        """Keeps losses for the log."""
+        step = self.state.global_step
+        self._running_losses.add(name, task)
+        self._losses.add(f"loss_{name}", step, loss)
+        for kind, part in parts.items():
+            # Not `loss_<name>_<kind>`, which is `loss_<name>` of a subnet called "small_task".
+            self._losses.add(f"{kind}_loss_{name}", step, part)
 
     def evaluation_loop(
         self,
@@ -229,47 +296,6 @@ class ElasticTrainer(Trainer):
             logs.update(zip(means, values, strict=True))
         super().log(logs, start_time)
 
-    def _teach(self, teacher: nn.Module, inputs: dict[str, Any]) -> Reference:
-        with self.compute_loss_context_manager(), self.accelerator.autocast():
-            return teach(teacher, inputs, output_hidden_states=self.args.hidden_weight > 0)
-
-    def _weighted(self, name: str, task: Tensor, outputs: ModelOutput, inputs: dict[str, Any]) -> Tensor:
-        """The loss of a subnet: that of the task, and those against what it learns from."""
-        losses, weights = {"task": task}, {"task": 1.0}
-        if self._references:
-            progress = min(self.state.global_step / self.state.max_steps, 1.0)
-            weights = {
-                "task": self.args.task_weight,
-                "distillation": self.args.distillation_weight_at(progress),
-                "hidden": self.args.hidden_weight,
-            }
-            losses |= self._distillation_losses(outputs, inputs, weights)
-        total = self.args.subnet_weights.get(name, 1.0) * sum(weights[kind] * loss for kind, loss in losses.items())
-        self._losses.add(f"loss_{name}", self.state.global_step, total)
-        if self._references:
-            for kind, loss in losses.items():
-                # Not `loss_<name>_<kind>`, which is `loss_<name>` of a subnet called "small_task".
-                self._losses.add(f"{kind}_loss_{name}", self.state.global_step, loss)
-        return total
-
-    def _distillation_losses(
-        self, outputs: ModelOutput, inputs: dict[str, Any], weights: dict[str, float]
-    ) -> dict[str, Tensor]:
-        """The losses of a subnet against its references that have a weight, each the mean over the references."""
-        problem_type = self.elastic_model.config.problem_type
-        objectives = {
-            "distillation": partial(soft_loss, temperature=self.args.temperature, problem_type=problem_type),
-            "hidden": hidden_loss,
-        }
-        # As the parent does with the task's loss: the processes' gradients are averaged, and ours are parts of a sum.
-        scale = self.accelerator.num_processes if self.args.average_tokens_across_devices else 1
-        losses = {}
-        for kind, objective in objectives.items():
-            if weights[kind] > 0:
-                against = [objective(outputs, reference, inputs, self._counts) for reference in self._references]
-                losses[kind] = scale * torch.stack(against).mean()
-        return losses
-
     def _touch_parameters(self, model: nn.Module) -> Tensor | float:
         """Zero, with a zero gradient for every trainable parameter.
 
@@ -279,7 +305,8 @@ class ElasticTrainer(Trainer):
         """
         if self.is_fsdp_enabled or self.is_deepspeed_enabled:
             return 0.0
-        if self.accelerator.num_processes == 1 and self._drawn[0] == self.full_name:
+        is_full = not self.args.layer_drop and self.full_name in self._drawn
+        if self.accelerator.num_processes == 1 and is_full:
             return 0.0
         return sum(parameter.flatten()[:0].sum() for parameter in model.parameters() if parameter.requires_grad)
 
