@@ -106,7 +106,9 @@ def test_confidence_in_labels_is_that_of_the_literature_for_two_teachers():
 
 def test_confidence_is_the_weight_times_the_likelihood_of_the_label():
     found = confidence_weights(LOGITS, WEIGHTS, labels=LABELS)
-    likelihoods = torch.stack([w * Categorical(logits=each).log_prob(LABELS).exp() for w, each in zip(WEIGHTS, LOGITS)])
+    likelihoods = torch.stack(
+        [w * Categorical(logits=each).log_prob(LABELS).exp() for w, each in zip(WEIGHTS, LOGITS)]
+    )
     torch.testing.assert_close(found, likelihoods / likelihoods.sum(dim=0))
 
 
