@@ -67,7 +67,7 @@ def check_teachers(
     if features and not args.inplace_distillation and all(teacher.inputs is not None for teacher in teachers):
         raise ValueError(
             f"{features[0]}={getattr(args, features[0])} compares features of the same tokens, but all teachers have "
-            f"inputs of their own. Set {features[0]}=0 or inplace_distillation=True, or add a teacher with the model's "
+            f"inputs of their own. Set {features[0]}=0 or inplace_distillation=True, or add a teacher with the same "
             "tokenizer."
         )
 

@@ -33,9 +33,10 @@ class TeacherWeights(TrainerCallback, ExportableState):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        # Also where `restore_callback_states_from_checkpoint` is off: other weights would be another training.
-        stored = state.stateful_callbacks.get(type(self).__name__)
-        if self.weights is None and stored is not None:
+        # Here as well, since `restore_callback_states_from_checkpoint` is off by default, and other weights would be
+        # another training.
+        stored = state.stateful_callbacks.setdefault(type(self).__name__, self.state())
+        if self.weights is None:
             self.weights = stored["args"]["weights"]
 
     def of(self, teachers: Sequence[Teacher]) -> list[float]:

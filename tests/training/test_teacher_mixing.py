@@ -59,7 +59,7 @@ def test_learning_from_the_mixture_is_learning_from_all(kind, objective):
     shares = WEIGHTS / WEIGHTS.sum()
     mixed = mix_logits(LOGITS, WEIGHTS, kind=kind, **settings)
     one = gradient(lambda student: objective(student, mixed, **settings))
-    each = gradient(lambda student: sum(w * objective(student, t, **settings) for w, t in zip(shares, LOGITS)))
+    each = gradient(lambda student: sum(shares[s] * objective(student, LOGITS[s], **settings) for s in range(SOURCES)))
     torch.testing.assert_close(one, each)
     assert one.abs().max() > 1e-3
 
@@ -106,10 +106,8 @@ def test_confidence_in_labels_is_that_of_the_literature_for_two_teachers():
 
 def test_confidence_is_the_weight_times_the_likelihood_of_the_label():
     found = confidence_weights(LOGITS, WEIGHTS, labels=LABELS)
-    likelihoods = torch.stack(
-        [w * Categorical(logits=each).log_prob(LABELS).exp() for w, each in zip(WEIGHTS, LOGITS)]
-    )
-    torch.testing.assert_close(found, likelihoods / likelihoods.sum(dim=0))
+    expected = WEIGHTS[:, None] * torch.stack([Categorical(logits=each).log_prob(LABELS).exp() for each in LOGITS])
+    torch.testing.assert_close(found, expected / expected.sum(dim=0))
 
 
 def test_a_teacher_that_alone_is_right_counts_nearly_alone():
