@@ -109,14 +109,14 @@ def _objective_for(
     problem_type: str | None,
     output_loss: str,
 ) -> Callable[[Tensor, Tensor], Tensor]:
+    of_classes = partial(OUTPUT_LOSSES[output_loss], temperature=temperature)
+    if len(logits) == 2:
+        return partial(of_classes, normalizer=counts.examples, class_mask=token_mask(batch))
     kind = prediction_kind(logits[0], batch.get("labels"), problem_type)
     if kind == "values":
         return partial(logit_mse, normalizer=counts.examples)
     if kind == "labels":
         return partial(binary_kl, temperature=temperature, normalizer=counts.examples)
-    of_classes = partial(OUTPUT_LOSSES[output_loss], temperature=temperature)
-    if len(logits) == 2:
-        return partial(of_classes, normalizer=counts.examples, class_mask=token_mask(batch))
     if logits[0].dim() == 3:
         return partial(of_classes, normalizer=counts.labels, mask=batch["labels"] != IGNORED_LABEL)
     return partial(of_classes, normalizer=counts.examples)

@@ -1,9 +1,9 @@
 """What the subnets of a training step learn from: teachers, and the largest subnet of the step."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ from .feature_distillation import (
 )
 from .feature_projections import FeatureProjections
 from .layer_maps import LAYER_MAPS, layer_pairs
+from .teacher_cache import TeacherCache, count_examples
 from .teacher_mixing import confidence_weights, mix_logits, prediction_kind
 from .teachers import Teacher, observe
 
@@ -35,13 +36,13 @@ class Source(NamedTuple):
         observation: What it makes of the batch, without a graph.
         weight: How much its predictions count.
         teacher: Which of the teachers it is; None for the largest subnet.
-        shares_tokens: Whether it reads the tokens of the student, so that features can be compared.
+        has_features: Whether its features can be compared with the student's: it reads the same tokens, and it ran.
     """
 
     observation: Observation
     weight: float = 1.0
     teacher: int | None = None
-    shares_tokens: bool = True
+    has_features: bool = True
 
 
 class Distiller:
@@ -67,6 +68,8 @@ class Distiller:
         projections: FeatureProjections | None = None,
     ) -> None:
         self.args, self.config, self.teachers, self.projections = args, config, teachers, projections
+        self.weights = [teacher.weight for teacher in teachers]
+        self.caches: list[TeacherCache] = []
         losses = {
             "hidden": partial(hidden_loss, objective=args.hidden_loss),
             "embedding": embedding_loss,
@@ -81,19 +84,40 @@ class Distiller:
         """Whether the models have to give their hidden states."""
         return not self.features.keys().isdisjoint(OF_HIDDEN_STATES)
 
+    @property
+    def reads_attention(self) -> bool:
+        """Whether it is recorded what the models attend with."""
+        return not self.features.keys().isdisjoint(OF_ATTENTION)
+
+    def open_caches(self, dataset: Any) -> None:
+        """Opens the files that keep what the teachers predict for a dataset, if the arguments name a folder."""
+        if self.args.teacher_cache_dir is not None and self.teachers:
+            number = count_examples(dataset)
+            self.caches = [TeacherCache(self.args.teacher_cache_dir, teacher, number) for teacher in self.teachers]
+
     def ask_teachers(self, batch: Batch) -> None:
         """Begins a step: its sources are what the teachers make of its batch."""
         self.sources = []
-        for i, teacher in enumerate(self.teachers):
-            with self.observing(teacher.model) as attention:
-                outputs = observe(teacher, batch, output_hidden_states=self.reads_hidden_states)
-            observation = Observation.of(outputs, attention).detached()
-            self.sources.append(Source(observation, teacher.weight, i, shares_tokens=teacher.inputs is None))
+        for i, (teacher, weight) in enumerate(zip(self.teachers, self.weights, strict=True)):
+            if self.caches:
+                observation = Observation.of(self.caches[i].observe(batch))
+            else:
+                observation = self._observe(teacher, batch)
+            has_features = teacher.inputs is None and not self.caches
+            self.sources.append(Source(observation, weight, i, has_features))
+
+    def _observe(self, teacher: Teacher, batch: Batch) -> Observation:
+        has_features = teacher.inputs is None
+        if self.reads_attention:
+            batch = {**batch, "unpad_inputs": False}  # an elastic teacher would put all texts into one row
+        with self.observing(teacher.model) if has_features else nullcontext() as attention:
+            outputs = observe(teacher, batch, output_hidden_states=has_features and self.reads_hidden_states)
+        return Observation.of(outputs, attention).detached()
 
     @contextmanager
     def observing(self, model: nn.Module) -> Iterator[Mapping[int, AttentionStates] | None]:
         """Records what the layers of a model attend with, if a loss needs it."""
-        if self.features.keys().isdisjoint(OF_ATTENTION):
+        if not self.reads_attention:
             yield None
             return
         with record_attention_states(model) as states:
@@ -133,7 +157,8 @@ class Distiller:
 
     def _prediction_loss(self, student: Observation, batch: Batch, counts: UnitCounts, temperature: float) -> Tensor:
         problem_type, output_loss = self.config.problem_type, self.args.output_loss
-        kind = prediction_kind(student.logits[0], batch.get("labels"), problem_type)
+        is_span = len(student.logits) == 2
+        kind = "classes" if is_span else prediction_kind(student.logits[0], batch.get("labels"), problem_type)
         target = self.sources[0].observation.logits
         if len(self.sources) > 1:
             target = tuple(self._mixed(i, kind, batch, temperature) for i in range(len(target)))
@@ -143,7 +168,7 @@ class Distiller:
         """The mean of the sources' predictions; of two that a head gives, the one of number `i`."""
         logits = [source.observation.logits[i] for source in self.sources]
         weights = torch.tensor([source.weight for source in self.sources], device=logits[0].device)
-        is_span = "start_positions" in batch
+        is_span = len(self.sources[0].observation.logits) == 2
         class_mask = token_mask(batch) if is_span else None
         if self.args.teacher_mixing == "confidence":
             labels = batch[("start_positions", "end_positions")[i]] if is_span else batch.get("labels")
@@ -156,7 +181,7 @@ class Distiller:
         self, source: Source, subnet: SubnetConfig, student: Observation, batch: Batch, counts: UnitCounts
     ) -> Comparison | None:
         """A subnet beside one source; None where no layer can be compared."""
-        if not source.shares_tokens or not self.features:
+        if not source.has_features or not self.features:
             return None
         layers = [size.layer for size in subnet.layer_sizes(self.config)]
         is_teacher = source.teacher is not None

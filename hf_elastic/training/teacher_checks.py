@@ -16,11 +16,10 @@ from ..modeling.modeling_elastic import (
     ElasticPreTrainedModel,
 )
 from .arguments import ElasticTrainingArguments
+from .distillation_arguments import FEATURES
 from .teacher_vocabulary import different_special_token, different_token
 from .teachers import EXAMPLE_ID, TARGETS, Teacher, input_prefixes
 
-# Weights of losses that compare what two models compute for the same tokens.
-_FEATURE_WEIGHTS = ("hidden_weight", "embedding_weight", "attention_weight", "relation_weight")
 _OTHER_TOKENIZER = (
     'Give a teacher with the same tokenizer, or its own encoding of the texts: Teacher(model, inputs="...") with '
     "encode_for_teacher."
@@ -72,6 +71,27 @@ def check_teachers(
         )
 
 
+def check_teacher_data(
+    teachers: list[Teacher], args: ElasticTrainingArguments, train_dataset: Any, eval_dataset: Any
+) -> None:
+    """Checks that the data have what the teachers read.
+
+    Raises:
+        ValueError: If a column of a teacher with inputs of its own is missing, or teachers are to be weighed by
+            evaluation data that there are none of.
+    """
+    check_teacher_columns(teachers, train_dataset)
+    if args.teacher_mixing != "validation" or not teachers:
+        return
+    if eval_dataset is None or isinstance(eval_dataset, Mapping):
+        found = "none" if eval_dataset is None else f"several ({', '.join(map(repr, eval_dataset))})"
+        raise ValueError(
+            f'teacher_mixing="validation" weighs teachers by the evaluation data, and there are {found}. Give one '
+            'eval_dataset, or teacher_mixing="weights".'
+        )
+    check_teacher_columns(teachers, eval_dataset, "eval_dataset")
+
+
 def check_teacher_columns(teachers: list[Teacher], dataset: Any, name: str = "train_dataset") -> None:
     """Raises ValueError if a dataset that names its columns has none for a teacher with inputs of its own."""
     if isinstance(dataset, list):
@@ -105,7 +125,7 @@ def check_teacher_cache(teachers: list[Teacher], model: nn.Module, args: Elastic
 
 
 def _compared_features(args: ElasticTrainingArguments) -> list[str]:
-    return [name for name in _FEATURE_WEIGHTS if getattr(args, name, 0) > 0]
+    return [f"{kind}_weight" for kind in FEATURES if getattr(args, f"{kind}_weight")]
 
 
 def _check_teacher(
@@ -201,12 +221,9 @@ def _check_inputs(name: str, teacher: nn.Module, ours: Any, tokenizer: Any) -> N
 
 
 def _check_features(name: str, theirs: Any, ours: Any, features: list[str]) -> None:
-    if "hidden_weight" not in features:
+    # Where the hidden sizes differ, a projection learns what corresponds to what.
+    if "hidden_weight" not in features or getattr(theirs, "hidden_size", ours.hidden_size) != ours.hidden_size:
         return
-    if getattr(theirs, "hidden_size", None) not in (None, ours.hidden_size):
-        raise ValueError(
-            f"{name} has hidden_size={theirs.hidden_size}, the model {ours.hidden_size}. Set hidden_weight=0."
-        )
     ranked = [getattr(config, "hidden_units_ranked", False) for config in (theirs, ours)]
     if ranked[0] != ranked[1]:
         raise ValueError(

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, Trainer
 from transformers.trainer_utils import EvalLoopOutput, TrainOutput, unwrap_peft_model
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, logging
 
 from ..compression.cost import count_parameters
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
@@ -28,20 +28,25 @@ from .gradient_surgery import GradientSurgery
 from .group_lasso import GroupLasso
 from .layer_drop import drop_layers
 from .loss_log import LossLog
+from .projection_training import ProjectionTraining, projections_for
 from .sampling import SubnetSampler
 from .subnet_objective import SubnetObjective
 from .subnet_weights import RunningLosses
-from .teacher_checks import check_teachers, list_teachers
-from .teachers import Teacher, freeze, student_inputs
+from .teacher_checks import check_teacher_cache, check_teacher_data, check_teachers, list_teachers
+from .teacher_validation import TeacherWeights, measure_teachers, weigh_by_validation
+from .teachers import Teacher, freeze, student_inputs, teacher_columns
 from .validation import (
     check_datasets,
     check_features,
     check_label_column,
     check_metric,
     check_model,
+    check_sharding,
     check_subnet_settings,
     check_subnets,
 )
+
+logger = logging.get_logger(__name__)
 
 
 class ElasticTrainer(Trainer):
@@ -110,6 +115,8 @@ class ElasticTrainer(Trainer):
         self.subnet_metrics: dict[str, dict[str, float]] = {}
         self._drawn: dict[str, SubnetConfig] = {}  # what the training step runs, largest first; empty outside of one
         self._losses, self._running_losses = LossLog(), RunningLosses()
+        self.projection_training: ProjectionTraining | None = None
+        self.surgery: GradientSurgery | None = None
         super().__init__(model, args, *positional, **keywords)
         self._add_callbacks()
         for teacher in self.teachers:
@@ -124,11 +131,16 @@ class ElasticTrainer(Trainer):
         # Here rather than in __init__: `model_init` has run, and neither folders nor repositories are made yet.
         super()._validate_args()
         check_model(self.model)
+        check_teachers(self.teachers, self.model, self.args, self.processing_class)
+        projections = projections_for(self.teachers, self.elastic_model.config.hidden_size, self.args.seed)
+        if projections is not None and self.args.hidden_weight + self.args.embedding_weight > 0:
+            self.projection_training = ProjectionTraining(projections.to(self.args.device))
         self._read_subnets()
         check_datasets(self.model, self.train_dataset, self.eval_dataset)
         if self.args.remove_unused_columns:
             check_label_column(self.model, self.train_dataset, self.label_names)
-        check_teachers(self.teachers, self.model, self.args)
+        check_teacher_data(self.teachers, self.args, self.train_dataset, self.eval_dataset)
+        check_teacher_cache(self.teachers, self.model, self.args)
         named, only_loss = self.elastic_model.config.subnets, self.compute_metrics is None
         check_metric(self.args.metric_for_best_model, named, self.eval_dataset, only_loss)
 
@@ -140,17 +152,22 @@ class ElasticTrainer(Trainer):
             return
         check_subnets(model, subnets)
         sizes = {name: count_parameters(model, subnet).encoder for name, subnet in subnets.items()}
-        self.subnets, self.full_name = subnets, max(sizes, key=sizes.get)
-        self.sampler = SubnetSampler(sizes, self.args.sampling, self.args.num_random_subnets, self.args.seed)
         largest_first = sorted(sizes, key=lambda name: -sizes[name])
         check_subnet_settings(self.args, model, largest_first)
         check_features(self.args, model, subnets)
+        self.subnets, self.full_name = subnets, largest_first[0]
+        self.sampler = SubnetSampler(sizes, self.args.sampling, self.args.num_random_subnets, self.args.seed)
+        projections = self.projection_training and self.projection_training.projections
+        distiller = Distiller(self.args, model.config, self.teachers, projections)
         # As the parent does with the task's loss.
         scale = self.accelerator.num_processes if self.args.average_tokens_across_devices else 1
-        distiller = Distiller(self.args, model.config, self.teachers)
         self.objective = SubnetObjective(self.args, largest_first, distiller, self._running_losses, scale)
 
     def _add_callbacks(self) -> None:
+        if self.args.teacher_mixing == "validation" and self.teachers:
+            self.add_callback(TeacherWeights())
+        if self.projection_training is not None:
+            self.add_callback(self.projection_training)
         if self.args.subnet_weighting == "by_loss":
             self.add_callback(self._running_losses)
         if self.args.group_penalty:
@@ -159,11 +176,41 @@ class ElasticTrainer(Trainer):
     def _inner_training_loop(self, *positional: Any, **keywords: Any) -> TrainOutput:
         # Here rather than in train(): `model_init` has run.
         self._read_subnets()
-        self.surgery = None
+        check_sharding(self.args, self.is_fsdp_enabled or self.is_deepspeed_enabled)
+        self.objective.distiller.open_caches(self.train_dataset)
         if self.args.gradient_conflicts != "add":
             parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
             self.surgery = GradientSurgery(self.args.gradient_conflicts, parameters, self.args.seed)
         return super()._inner_training_loop(*positional, **keywords)
+
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
+        """The parent's optimizer, which trains feature projections as well."""
+        optimizer = super().create_optimizer(model)
+        if self.projection_training is not None:
+            self.projection_training.add_to(optimizer, self.args.weight_decay)
+        return optimizer
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        super()._save_optimizer_and_scheduler(output_dir)
+        if self.projection_training is not None and self.args.should_save:
+            self.projection_training.save(output_dir)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if self.projection_training is not None and checkpoint is not None:
+            self.projection_training.load(checkpoint)
+
+    def _set_signature_columns_if_needed(self) -> None:
+        """Keeps the columns of teachers with inputs of their own, and the examples' ids for their caches."""
+        if self._signature_columns is None:
+            super()._set_signature_columns_if_needed()
+            self._signature_columns += teacher_columns(self.teachers, self.train_dataset)
+
+    def prediction_step(
+        self, model: nn.Module, inputs: dict[str, Any], *positional: Any, **keywords: Any
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """The parent's, without what only teachers read."""
+        return super().prediction_step(model, student_inputs(inputs, self.teachers), *positional, **keywords)
 
     def get_batch_samples(
         self, epoch_iterator: Iterator, num_batches: int, device: torch.device
@@ -197,10 +244,11 @@ class ElasticTrainer(Trainer):
         """
         inputs = self._prepare_inputs(inputs)
         step = self.state.global_step
-        self._drawn = {name: self._subnet_at(name, step) for name in self.sampler.draw(step)}
+        self._weigh_teachers()
         with self.compute_loss_context_manager(), self.accelerator.autocast():
             self.objective.distiller.ask_teachers(inputs)
         inputs = student_inputs(inputs, self.teachers)
+        self._drawn = {name: self._subnet_at(name, step) for name in self.sampler.draw(step)}
         try:
             losses = [self._train_subnet(name, model, inputs, num_items_in_batch) for name in self._drawn]
         finally:
@@ -208,6 +256,19 @@ class ElasticTrainer(Trainer):
         if self.surgery is not None and self.accelerator.sync_gradients:
             self.surgery.combine(step, partial(self.accelerator.reduce, reduction="mean"))
         return torch.stack(losses).sum()
+
+    def _weigh_teachers(self) -> None:
+        """Weighs the teachers by the evaluation data, once for a training and all that resume it."""
+        if self.args.teacher_mixing != "validation" or not self.teachers:
+            return
+        # Looked up, because a resumed training makes it anew.
+        callback = next(each for each in self.callback_handler.callbacks if isinstance(each, TeacherWeights))
+        if callback.weights is None:
+            problem_type = self.elastic_model.config.problem_type
+            losses = measure_teachers(self.teachers, self.get_eval_dataloader(), self.accelerator, problem_type)
+            callback.weights = weigh_by_validation(self.teachers, losses)
+            logger.info(f"Weights of the teachers by the evaluation data: {callback.weights}")
+        self.objective.distiller.weights = callback.of(self.teachers)
 
     def _subnet_at(self, name: str, step: int) -> SubnetConfig:
         """What a subnet runs at a step: itself, or without the layers that are dropped then."""
@@ -241,6 +302,8 @@ class ElasticTrainer(Trainer):
         subnet = self._drawn[name]
         inputs = self.objective.inputs_of(name, inputs)
         extra = {"subnet": subnet, "output_hidden_states": distiller.reads_hidden_states, "return_dict": True}
+        if distiller.reads_attention:
+            extra["unpad_inputs"] = False  # which would put all texts into one row
         with distiller.observing(model) as attention:
             task, outputs = super().compute_loss(model, {**inputs, **extra}, True, num_items_in_batch)
         student = Observation.of(outputs, attention)
