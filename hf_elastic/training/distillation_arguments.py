@@ -109,7 +109,7 @@ class DistillationArguments:
         default=None,
         metadata={"help": "Heads that relations are cut into; by default the common divisor of both."},
     )
-    layer_map: dict[int, int] | str = field(
+    layer_map: dict[int, int] | str | None = field(
         default="even",
         metadata={"help": f"Which layers are compared: {', '.join(LAYER_MAPS)}, or a mapping, e.g. '{{\"6\": 12}}'."},
     )
@@ -139,8 +139,7 @@ class DistillationArguments:
         check_choice("temperature_schedule", self.temperature_schedule, SCHEDULES)
         check_choice("output_loss", self.output_loss, OUTPUT_LOSSES)
         check_choice("hidden_loss", self.hidden_loss, HIDDEN_LOSSES)
-        if isinstance(self.layer_map, str) and self.layer_map not in LAYER_MAPS:
-            self.layer_map = read_layer_map(self.layer_map)
+        self.layer_map = read_layer_map("even" if self.layer_map is None else self.layer_map)
         self._check_weights()
         self._check_temperatures()
         check_fraction("detachment_probability", self.detachment_probability)

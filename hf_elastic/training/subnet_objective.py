@@ -28,13 +28,13 @@ class SubnetObjective:
         args: The weights and their schedules.
         largest_first: Names of the subnets that are trained.
         distiller: What the subnets learn from.
-        running_losses: Running means of the subnets' losses.
         scale: Factor of the losses against others, such as the number of processes: the parent multiplies the task's
             loss by it where the processes' gradients are averaged, but their losses are parts of a sum.
 
     Attributes:
         counts (`dict[int | None, UnitCounts]`): Units of the present accumulated batch, by the number of tokens that
             inputs are cut to; None stands for whole ones.
+        running_losses (`Mapping[str, float]`): Running means of the subnets' losses, as far as they are known.
     """
 
     def __init__(
@@ -42,12 +42,10 @@ class SubnetObjective:
         args: ElasticTrainingArguments,
         largest_first: Sequence[str],
         distiller: Distiller,
-        running_losses: Mapping[str, float],
         scale: float = 1.0,
     ) -> None:
-        self.scale = scale
-        self.args, self.largest_first, self.distiller = args, list(largest_first), distiller
-        self.running_losses = running_losses
+        self.args, self.largest_first, self.distiller, self.scale = args, list(largest_first), distiller, scale
+        self.running_losses: Mapping[str, float] = {}
         self.counts: dict[int | None, UnitCounts] = {}
 
     def count(self, batch: Batch) -> dict[int | None, UnitCounts]:

@@ -20,6 +20,7 @@ from ..compression.cost import count_parameters
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
 from ..modeling.subnet_elastic import SubnetConfig
 from .arguments import ElasticTrainingArguments
+from .callbacks import find_callback
 from .core_gradients import scaled_gradients
 from .coverage import merge_metrics, trained_subnets, without_prefix
 from .distillation import Observation, UnitCounts
@@ -114,7 +115,7 @@ class ElasticTrainer(Trainer):
         self.subnets: dict[str, SubnetConfig] = {}
         self.subnet_metrics: dict[str, dict[str, float]] = {}
         self._drawn: dict[str, SubnetConfig] = {}  # what the training step runs, largest first; empty outside of one
-        self._losses, self._running_losses = LossLog(), RunningLosses()
+        self._losses = LossLog()
         self.projection_training: ProjectionTraining | None = None
         self.surgery: GradientSurgery | None = None
         super().__init__(model, args, *positional, **keywords)
@@ -161,7 +162,7 @@ class ElasticTrainer(Trainer):
         distiller = Distiller(self.args, model.config, self.teachers, projections)
         # As the parent does with the task's loss.
         scale = self.accelerator.num_processes if self.args.average_tokens_across_devices else 1
-        self.objective = SubnetObjective(self.args, largest_first, distiller, self._running_losses, scale)
+        self.objective = SubnetObjective(self.args, largest_first, distiller, scale)
 
     def _add_callbacks(self) -> None:
         if self.args.teacher_mixing == "validation" and self.teachers:
@@ -169,7 +170,7 @@ class ElasticTrainer(Trainer):
         if self.projection_training is not None:
             self.add_callback(self.projection_training)
         if self.args.subnet_weighting == "by_loss":
-            self.add_callback(self._running_losses)
+            self.add_callback(RunningLosses())
         if self.args.group_penalty:
             self.add_callback(GroupLasso(self.args.group_penalty))
 
@@ -244,6 +245,8 @@ class ElasticTrainer(Trainer):
         """
         inputs = self._prepare_inputs(inputs)
         step = self.state.global_step
+        if (running := find_callback(self, RunningLosses)) is not None:
+            self.objective.running_losses = running.means
         self._weigh_teachers()
         with self.compute_loss_context_manager(), self.accelerator.autocast():
             self.objective.distiller.ask_teachers(inputs)
@@ -261,8 +264,7 @@ class ElasticTrainer(Trainer):
         """Weighs the teachers by the evaluation data, once for a training and all that resume it."""
         if self.args.teacher_mixing != "validation" or not self.teachers:
             return
-        # Looked up, because a resumed training makes it anew.
-        callback = next(each for each in self.callback_handler.callbacks if isinstance(each, TeacherWeights))
+        callback = find_callback(self, TeacherWeights)
         if callback.weights is None:
             problem_type = self.elastic_model.config.problem_type
             losses = measure_teachers(self.teachers, self.get_eval_dataloader(), self.accelerator, problem_type)
@@ -320,7 +322,8 @@ class ElasticTrainer(Trainer):
     def _note(self, name: str, task: Tensor, loss: Tensor, parts: dict[str, Tensor]) -> None:
         """Keeps losses for the log."""
         step = self.state.global_step
-        self._running_losses.add(name, task)
+        if (running := find_callback(self, RunningLosses)) is not None:
+            running.add(name, task)
         self._losses.add(f"loss_{name}", step, loss)
         for kind, part in parts.items():
             # Not `loss_<name>_<kind>`, which is `loss_<name>` of a subnet called "small_task".

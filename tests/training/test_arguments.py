@@ -133,7 +133,7 @@ def test_tokens_are_not_shown(tmp_path):
         ({"group_penalty": -1}, "group_penalty=-1"),
         ({"subnet_weights": {"tiny": -2.0}}, r"subnet_weights\['tiny'\]=-2.0"),
         ({"subnet_weights": '{"tiny": '}, "is not JSON.*Write it as"),
-        ({"subnet_weights": "[1, 2]"}, r"\[1, 2\] is not a dictionary"),
+        ({"subnet_weights": "[1, 2]"}, r"'\[1, 2\]' is not a dictionary"),
         ({"distillation_schedule": "linear"}, "'linear'.*Give an end"),
         ({"distillation_weight_end": 0.5}, "'constant'.*distillation_weight_end=0.5"),
         ({"ddp_find_unused_parameters": True}, "ddp_find_unused_parameters=True"),

@@ -50,16 +50,16 @@ def test_accumulation_changes_no_feature_loss(tmp_path, features):
     assert losses_of(parts)[0] == pytest.approx(losses_of(whole)[0], rel=1e-4, abs=1e-6)
 
 
-@pytest.mark.parametrize("features", FEATURES.values(), ids=FEATURES)
-def test_a_model_has_no_distance_to_itself(tmp_path, features):
+@pytest.mark.parametrize("name", ["cosine", "attention", "relation", "relation heads"])
+def test_a_model_has_no_distance_to_itself(tmp_path, name):
     model = make_model("classification")
-    settings = {**WHOLE, **features, "inplace_distillation": False}
+    settings = {**WHOLE, **FEATURES[name], "inplace_distillation": False}
     trainer = make_trainer(tmp_path, model=model, teachers=[copy.deepcopy(model)], settings=settings)
     trainer.train()
     log = losses_of(trainer)[0]
     kinds = {key.removesuffix("_loss_large") for key in log if key.endswith("_loss_large")} - {"task"}
     assert len(kinds) == 2
-    assert all(log[f"{kind}_loss_large"] == pytest.approx(0.0, abs=1e-5) < log[f"{kind}_loss_tiny"] for kind in kinds)
+    assert all(abs(log[f"{kind}_loss_large"]) < 1e-5 < log[f"{kind}_loss_tiny"] for kind in kinds)
 
 
 @pytest.mark.parametrize("case", ["masked_lm", "question_answering", "multiple_choice"])
