@@ -4,7 +4,7 @@ import copy
 import math
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,8 @@ class LearningRateCurve:
         axes = figure.subplots()
         axes.plot(self.rates, self.losses, color="#9fb3c8", linewidth=1, label="loss")
         axes.plot(self.rates, self.smoothed, color="#1769aa", linewidth=2, label="smoothed")
-        axes.axvline(self.suggestion, color="#1f2933", linestyle=":", label=f"suggestion: {self.suggestion:.1e}")
+        with suppress(ValueError):  # a curve without a suggestion is looked at all the more
+            axes.axvline(self.suggestion, color="#1f2933", linestyle=":", label=f"suggestion: {self.suggestion:.1e}")
         axes.set_xscale("log")
         axes.set_xlabel("learning rate")
         axes.set_ylabel("training loss")

@@ -132,6 +132,15 @@ class OptimizationArguments:
         if self.scale_lr_with_batch:
             _check_size("base_batch_size", self.base_batch_size)
 
+    def check_deepspeed(self) -> None:
+        """Raises ValueError if a setting needs the gradients or weights that DeepSpeed keeps to itself."""
+        for name, off in (("adaptive_clipping", 0), ("percentile_clipping", 0), ("weight_averaging", "none")):
+            if getattr(self, name) != off:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} does not work with DeepSpeed, which holds gradients and weights "
+                    f"in its own form. Give {off!r}, or train with DDP."
+                )
+
     def batch_lr_multiplier(self, batch_size: int) -> float:
         """What the learning rate is multiplied by for a batch size, accumulated and over all processes.
 

@@ -62,21 +62,17 @@ def parameter_groups(
     groups: dict[tuple, dict[str, Any]] = {}
     trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     for name, parameter in sorted(trained, key=lambda item: -depths[item[0]]):
-        depth = depths[name]
-        if depth == _HEAD:
-            part, multiplier = "head", args.head_lr_multiplier
-        elif args.layer_lr_decay == 1:
-            part, multiplier = "encoder", 1.0
-        else:
-            part, multiplier = _part(depth, num_layers), args.layer_lr_decay ** max(num_layers - depth, 0)
+        part, multiplier = _part(depths[name], num_layers, args)
         decays = _decays(name, parameter)
+        group = {
+            "params": [],
+            "name": part if decays else f"{part}_no_decay",
+            "lr": learning_rate * multiplier,
+            "weight_decay": args.weight_decay if decays else 0.0,
+        }
         # Fused kernels do not span the device meshes of tensor parallelism.
         key = (part, decays, getattr(parameter, "device_mesh", None))
-        group = groups.setdefault(key, {"params": []})
-        group["params"].append(parameter)
-        group["name"] = part if decays else f"{part}_no_decay"
-        group["lr"] = learning_rate * multiplier
-        group["weight_decay"] = args.weight_decay if decays else 0.0
+        groups.setdefault(key, group)["params"].append(parameter)
     return list(groups.values())
 
 
@@ -154,10 +150,15 @@ def _parameter_depths(model: nn.Module) -> tuple[dict[str, int], int]:
     return depths, num_layers
 
 
-def _part(depth: int, num_layers: int) -> str:
-    if depth == 0:
-        return "embeddings"
-    return "top" if depth > num_layers else f"layer_{depth - 1}"
+def _part(depth: int, num_layers: int, args: OptimizationArguments) -> tuple[str, float]:
+    """The name of a depth, and what its learning rate is multiplied by."""
+    if depth == _HEAD:
+        return "head", args.head_lr_multiplier
+    if args.layer_lr_decay == 1:
+        return "encoder", 1.0
+    if depth > num_layers:
+        return "top", 1.0
+    return f"layer_{depth - 1}" if depth else "embeddings", args.layer_lr_decay ** (num_layers - depth)
 
 
 def _decays(name: str, parameter: nn.Parameter) -> bool:

@@ -1,12 +1,14 @@
 """Gradients are clipped unit by unit as the paper writes it, or to a percentile of their past."""
 
 import math
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 import torch
 import transformers
 from torch import nn
+from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
 
 import hf_elastic
 from hf_elastic import ElasticConfig
@@ -75,6 +77,27 @@ def test_parameters_without_a_gradient_are_skipped():
     assert clip_adaptively([first, second], ratio=0.1) == 1
     assert second.grad is None
     assert clip_adaptively([second], ratio=0.1) == 0
+
+
+@contextmanager
+def one_process_mesh():
+    """A device mesh of this process alone, for distributed tensors."""
+    torch.distributed.init_process_group("gloo", rank=0, world_size=1, store=torch.distributed.HashStore())
+    try:
+        yield init_device_mesh("cpu", (1,))
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_distributed_tensors_are_clipped_as_plain_ones():
+    plain = with_gradients((5, 4), (7,), (2, 3, 4))
+    with one_process_mesh() as mesh:
+        split = [nn.Parameter(distribute_tensor(parameter.detach(), mesh, [Shard(0)])) for parameter in plain]
+        for theirs, parameter in zip(split, plain, strict=True):
+            theirs.grad = distribute_tensor(parameter.grad.clone(), mesh, [Shard(0)])
+        assert clip_adaptively(split, ratio=0.8) == clip_adaptively(plain, ratio=0.8) > 0
+        for theirs, parameter in zip(split, plain, strict=True):
+            torch.testing.assert_close(theirs.grad.full_tensor(), parameter.grad)
 
 
 def left_out(model):

@@ -172,9 +172,10 @@ def test_a_loss_that_only_grows_gives_no_suggestion():
         _ = curve.suggestion
 
 
-def test_the_picture_is_a_png(tmp_path):
+@pytest.mark.parametrize("losses", [(2.0, 1.0, 3.0), (1.0, 2.0, 3.0)])
+def test_the_picture_is_a_png(tmp_path, losses):
     pytest.importorskip("matplotlib")
-    curve = LearningRateCurve((1e-3, 1e-2, 1e-1), (2.0, 1.0, 3.0))
+    curve = LearningRateCurve((1e-3, 1e-2, 1e-1), losses)
     curve.save_picture(tmp_path / "curve.png")
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 

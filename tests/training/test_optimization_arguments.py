@@ -54,6 +54,15 @@ def test_settings_that_cannot_be(values, error, message):
         OptimizationArguments(**values).check_optimization()
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("adaptive_clipping", 0.01), ("percentile_clipping", 10), ("weight_averaging", "ema")]
+)
+def test_what_deepspeed_does_not_allow(name, value):
+    OptimizationArguments(layer_lr_decay=0.9).check_deepspeed()
+    with pytest.raises(ValueError, match=f"{name}={value!r} does not work with DeepSpeed"):
+        OptimizationArguments(**{name: value}).check_deepspeed()
+
+
 @pytest.mark.parametrize(("batch_size", "multiplier"), [(32, 1.0), (128, 2.0), (8, 0.5)])
 def test_the_learning_rate_follows_the_root_of_the_batch_size(batch_size, multiplier):
     args = OptimizationArguments(scale_lr_with_batch=True, base_batch_size=32)

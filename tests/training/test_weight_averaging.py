@@ -3,6 +3,7 @@
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.distributed.tensor import DTensor
 from transformers import AutoModelForSequenceClassification, TrainerCallback
 
 from hf_elastic import ElasticTrainer
@@ -14,6 +15,7 @@ from hf_elastic.training.weight_averaging import (
 )
 
 from .cases import accuracy, collate, make_arguments, make_model, make_rows
+from .test_clipping import one_process_mesh
 
 STEPS = 8
 
@@ -235,15 +237,9 @@ def test_unknown_kinds_are_refused():
         WeightAveraging("none")
 
 
-def test_parameters_that_are_split_are_refused(tmp_path):
-    from torch.distributed.tensor import DTensor, init_device_mesh
-
-    torch.distributed.init_process_group("gloo", rank=0, world_size=1, store=torch.distributed.HashStore())
-    try:
-        mesh = init_device_mesh("cpu", (1,))
-        model = torch.nn.Linear(2, 2)
+def test_parameters_that_are_split_are_refused():
+    model = torch.nn.Linear(2, 2)
+    with one_process_mesh() as mesh:
         model.weight = torch.nn.Parameter(DTensor.from_local(model.weight.detach(), mesh))
         with pytest.raises(ValueError, match="split between processes"):
             WeightAveraging("ema").on_train_begin(None, None, None, model=model)
-    finally:
-        torch.distributed.destroy_process_group()
