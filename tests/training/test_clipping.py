@@ -1,0 +1,240 @@
+"""Gradients are clipped unit by unit as the paper writes it, or to a percentile of their past."""
+
+import math
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from torch import nn
+from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
+
+import hf_elastic
+from hf_elastic import ElasticConfig
+from hf_elastic.training.clipping import PercentileClipping, clip_adaptively, clippable_parameters
+from tests.conftest import TINY
+
+from .cases import make_arguments, make_model, make_trainer
+
+
+def with_gradients(*shapes, dtype=torch.float32, scale=1.0):
+    """Random parameters with random gradients."""
+    torch.manual_seed(0)
+    parameters = [nn.Parameter(torch.randn(shape, dtype=dtype)) for shape in shapes]
+    for parameter in parameters:
+        parameter.grad = scale * torch.randn_like(parameter)
+    return parameters
+
+
+def clip_plainly(weight, gradient, ratio, eps):
+    """The paper's rule for one weight with a loop over its units, and how many it clipped."""
+    rows = weight.reshape(-1, weight.shape[-1]) if weight.dim() > 1 else weight.reshape(1, -1)
+    results, clipped = [], 0
+    for row, its_gradient in zip(rows, gradient.reshape(rows.shape), strict=True):
+        limit = ratio * max(math.sqrt(sum(float(x) ** 2 for x in row)), eps)
+        norm = math.sqrt(sum(float(x) ** 2 for x in its_gradient))
+        clipped += norm > limit
+        results.append(its_gradient * (limit / norm) if norm > limit else its_gradient)
+    return torch.stack(results).reshape(gradient.shape), clipped, len(rows)
+
+
+def test_units_are_clipped_as_a_plain_loop_does():
+    # A linear layer, a vector, and two experts.
+    parameters = with_gradients((5, 4), (7,), (2, 3, 4), scale=0.7)
+    with torch.no_grad():
+        parameters[0][1] = 0.0  # its limit is that of eps
+        parameters[0].grad[2] = 0.0
+    expected = [clip_plainly(p.detach(), p.grad.clone(), ratio=0.8, eps=1e-3) for p in parameters]
+    share = clip_adaptively(parameters, ratio=0.8)
+    for parameter, (gradient, _, _) in zip(parameters, expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
+    clipped, units = sum(item[1] for item in expected), sum(item[2] for item in expected)
+    assert 0 < clipped < units == 12
+    assert share.item() == pytest.approx(clipped / units)
+
+
+def test_small_gradients_stay_bit_for_bit():
+    parameters = with_gradients((5, 4), (7,), scale=1e-4)
+    before = [parameter.grad.clone() for parameter in parameters]
+    assert clip_adaptively(parameters, ratio=0.1) == 0
+    assert all(torch.equal(p.grad, gradient) for p, gradient in zip(parameters, before, strict=True))
+
+
+def test_low_precision_is_measured_in_float32():
+    # Squares of these overflow float16.
+    (parameter,) = with_gradients((3, 4), dtype=torch.float16, scale=1.0)
+    parameter.grad.fill_(1000.0)
+    assert clip_adaptively([parameter], ratio=0.01) == 1
+    assert parameter.grad.dtype == torch.float16
+    norms = parameter.grad.float().norm(dim=-1)
+    torch.testing.assert_close(norms, 0.01 * parameter.detach().float().norm(dim=-1), rtol=1e-2, atol=1e-4)
+
+
+def test_parameters_without_a_gradient_are_skipped():
+    first, second = with_gradients((2, 2), (2, 2), scale=100.0)
+    second.grad = None
+    assert clip_adaptively([first, second], ratio=0.1) == 1
+    assert second.grad is None
+    assert clip_adaptively([second], ratio=0.1) == 0
+
+
+@contextmanager
+def one_process_mesh():
+    """A device mesh of this process alone, for distributed tensors."""
+    torch.distributed.init_process_group("gloo", rank=0, world_size=1, store=torch.distributed.HashStore())
+    try:
+        yield init_device_mesh("cpu", (1,))
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_distributed_tensors_are_clipped_as_plain_ones():
+    plain = with_gradients((5, 4), (7,), (2, 3, 4))
+    with one_process_mesh() as mesh:
+        split = [nn.Parameter(distribute_tensor(parameter.detach(), mesh, [Shard(0)])) for parameter in plain]
+        for theirs, parameter in zip(split, plain, strict=True):
+            theirs.grad = distribute_tensor(parameter.grad.clone(), mesh, [Shard(0)])
+        assert clip_adaptively(split, ratio=0.8) == clip_adaptively(plain, ratio=0.8) > 0
+        for theirs, parameter in zip(split, plain, strict=True):
+            torch.testing.assert_close(theirs.grad.full_tensor(), parameter.grad)
+
+
+def left_out(model):
+    kept = set(clippable_parameters(model))
+    return {name for name, parameter in model.named_parameters() if parameter not in kept}
+
+
+@pytest.mark.parametrize(
+    ("class_name", "expected"),
+    [
+        ("ElasticModel", set()),
+        ("ElasticForSequenceClassification", {"classifier.weight", "classifier.bias"}),
+        ("ElasticForQuestionAnswering", {"qa_outputs.weight", "qa_outputs.bias"}),
+        ("ElasticForMaskedLM", {"lm_head.decoder.bias"}),  # its weight is the embeddings'
+    ],
+)
+def test_the_heads_last_layer_is_left_out(class_name, expected):
+    assert left_out(getattr(hf_elastic, class_name)(ElasticConfig(**TINY))) == expected
+
+
+def test_of_a_head_of_two_layers_the_first_is_clipped():
+    model = transformers.RobertaForSequenceClassification(transformers.RobertaConfig(**TINY))
+    assert left_out(model) == {"classifier.out_proj.weight", "classifier.out_proj.bias"}
+
+
+def test_frozen_parameters_are_left_out():
+    model = make_model("classification")
+    model.model.embeddings.requires_grad_(False)
+    assert "model.embeddings.norm.weight" in left_out(model)
+
+
+@pytest.mark.parametrize("percentile", [10, 50, 100])
+def test_the_limit_is_numpys_percentile_of_the_window(percentile):
+    norms = np.random.default_rng(0).gamma(2.0, size=40)
+    clipping = PercentileClipping(percentile, window=16)
+    for i, norm in enumerate(norms):
+        window = norms[max(0, i - 15) : i + 1]
+        assert clipping.limit(torch.tensor(norm)) == pytest.approx(np.percentile(window, percentile))
+
+
+def test_norms_that_are_not_finite_do_not_count():
+    clipping = PercentileClipping(50)
+    assert clipping.limit(math.nan) == math.inf
+    clipping.limit(2.0)
+    assert clipping.limit(math.inf) == 2.0
+
+
+class ClippingTrainer(hf_elastic.ElasticTrainer):
+    """Clips as ElasticTrainer is to."""
+
+    adaptive_clipping = 0.0
+
+    @property
+    def percentile_clipping(self):
+        found = (each for each in self.callback_handler.callbacks if isinstance(each, PercentileClipping))
+        return next(found, None)
+
+    def _clip_grad_norm(self, model):
+        percentile, limit = self.percentile_clipping, self.args.max_grad_norm or math.inf
+        if not self.adaptive_clipping and percentile is None:
+            return super()._clip_grad_norm(model)
+        # Unscales the gradients of float16 as well, which must not happen twice.
+        norm = super()._get_grad_norm(model)
+        if self.adaptive_clipping:
+            self.clipped = clip_adaptively(clippable_parameters(self.model), self.adaptive_clipping)
+        if percentile is not None:
+            limit = min(limit, percentile.limit(norm))
+        if limit < math.inf:
+            self._mixed_mesh_grad_norm(model, limit)
+        return norm
+
+    def _get_grad_norm(self, model, grad_norm=None):
+        # The parent does not come by _clip_grad_norm where max_grad_norm is 0.
+        if grad_norm is None and (self.adaptive_clipping or self.percentile_clipping):
+            return self._clip_grad_norm(model)
+        return super()._get_grad_norm(model, grad_norm)
+
+
+class NormRecorder(transformers.TrainerCallback):
+    """Keeps the norm of what the optimizer gets."""
+
+    def __init__(self):
+        self.norms = []
+
+    def on_pre_optimizer_step(self, args, state, control, model=None, **kwargs):
+        self.norms.append(torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None]))
+
+
+def make_clipping_trainer(output, callbacks, **settings):
+    defaults = {"max_steps": 6, "per_device_train_batch_size": 8, "learning_rate": 1e-3}
+    settings = {**defaults, **settings}
+    original = make_trainer(output, settings=settings)
+    return ClippingTrainer(
+        make_model("classification"),
+        make_arguments(output, **settings),
+        train_dataset=original.train_dataset,
+        data_collator=original.data_collator,
+        callbacks=callbacks,
+    )
+
+
+@pytest.mark.parametrize("max_grad_norm", [0.0, 1e6])
+def test_a_training_clips_to_the_percentile(tmp_path, max_grad_norm):
+    recorder = NormRecorder()
+    trainer = make_clipping_trainer(tmp_path, [PercentileClipping(20), recorder], max_grad_norm=max_grad_norm)
+    trainer.train()
+    before = [log["grad_norm"] for log in trainer.state.log_history if "grad_norm" in log]
+    limits = [np.percentile(before[: i + 1], 20) for i in range(6)]
+    expected = [min(norm, limit) for norm, limit in zip(before, limits, strict=True)]
+    np.testing.assert_allclose(np.array(recorder.norms), expected, rtol=1e-4)
+    assert min(np.array(before) - expected) == 0 < max(np.array(before) - expected)
+
+
+def test_a_training_clips_adaptively_once_per_step(tmp_path):
+    recorder = NormRecorder()
+    trainer = make_clipping_trainer(tmp_path, [recorder], gradient_accumulation_steps=2, max_steps=3)
+    trainer.adaptive_clipping = 1e-4
+    trainer.train()
+    before = [log["grad_norm"] for log in trainer.state.log_history if "grad_norm" in log]
+    assert len(recorder.norms) == 3
+    assert all(norm < full for norm, full in zip(recorder.norms, before, strict=True))
+    assert trainer.clipped > 0.5
+
+
+def test_a_resumed_training_has_the_same_limits(tmp_path):
+    settings = {"save_strategy": "steps", "save_steps": 3, "restore_callback_states_from_checkpoint": True}
+    whole = make_clipping_trainer(tmp_path, [PercentileClipping(20, window=5)], **settings)
+    whole.train()
+    resumed = make_clipping_trainer(tmp_path, [PercentileClipping(20, window=5)], **settings)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+    assert resumed.percentile_clipping.norms == whole.percentile_clipping.norms
+    for name, value in whole.model.state_dict().items():
+        assert torch.equal(resumed.model.state_dict()[name], value)
+
+
+def test_a_new_training_begins_without_norms(tmp_path):
+    trainer = make_clipping_trainer(tmp_path, [PercentileClipping(20)])
+    trainer.train()
+    trainer.train()
+    assert len(trainer.percentile_clipping.norms) == 6
