@@ -1,5 +1,6 @@
 import itertools
 import json
+import logging
 
 import pytest
 import torch
@@ -110,14 +111,7 @@ def test_a_new_training_begins_afresh(tmp_path):
 
 
 def test_decisions_are_logged(tmp_path, caplog):
-    import transformers
-
-    transformers.utils.logging.set_verbosity_info()
-    transformers.utils.logging.enable_propagation()
-    try:
-        settings = {"adapt_micro_batch_size": True, "max_steps": 1, "per_device_train_batch_size": 16}
+    settings = {"adapt_micro_batch_size": True, "max_steps": 1, "per_device_train_batch_size": 16}
+    with caplog.at_level(logging.INFO, logger="hf_elastic"):
         train_in_micro_batches(tmp_path, callbacks=[AdaptMicroBatchSize()], memory_threshold=1e-6, **settings)
-    finally:
-        transformers.utils.logging.disable_propagation()
-        transformers.utils.logging.set_verbosity_warning()
     assert "micro_batch_size 16 to 13" in caplog.text
