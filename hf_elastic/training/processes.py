@@ -1,0 +1,55 @@
+"""What processes decide together, so that each of them does the same."""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, distributed, nn
+
+
+def any_process(flag: bool, device: torch.device) -> bool:
+    """Whether any process says yes; every process has to ask.
+
+    Args:
+        flag: The answer of this process.
+        device: Where the processes talk to each other, normally `args.device`.
+
+    Returns:
+        The same in every process.
+    """
+    return max_over_processes(float(flag), device) > 0
+
+
+def max_over_processes(value: float, device: torch.device) -> float:
+    """The largest number that any process has; every process has to ask.
+
+    Args:
+        value: The number of this process.
+        device: Where the processes talk to each other, normally `args.device`.
+
+    Returns:
+        The same in every process.
+    """
+    if not _several():
+        return value
+    largest = torch.tensor(value, device=device, dtype=torch.float32)
+    distributed.all_reduce(largest, op=distributed.ReduceOp.MAX)
+    return largest.item()
+
+
+def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """Averages gradients over the processes, as DDP does in a pass that it synchronizes.
+
+    Args:
+        parameters: Those of a model whose gradients every process has gathered for itself; each process must have
+            gradients of the same ones.
+    """
+    if not _several():
+        return
+    gradients: list[Tensor] = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    for work in [distributed.all_reduce(gradient, async_op=True) for gradient in gradients]:
+        work.wait()
+    torch._foreach_div_(gradients, distributed.get_world_size())
+
+
+def _several() -> bool:
+    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
