@@ -6,11 +6,20 @@ from transformers import TrainingArguments
 
 from .co_training_arguments import CoTrainingArguments
 from .distillation_arguments import DistillationArguments
+from .optimization_arguments import OptimizationArguments
+from .resource_arguments import ResourceArguments
 from .teacher_arguments import TeacherArguments
 
 
 @dataclass(repr=False)  # the parent's hides tokens
-class ElasticTrainingArguments(CoTrainingArguments, DistillationArguments, TeacherArguments, TrainingArguments):
+class ElasticTrainingArguments(
+    CoTrainingArguments,
+    DistillationArguments,
+    TeacherArguments,
+    OptimizationArguments,
+    ResourceArguments,
+    TrainingArguments,
+):
     """[`~transformers.TrainingArguments`] for a supernet.
 
     Every mechanism can be switched on by itself; the arguments are described where they belong:
@@ -18,6 +27,8 @@ class ElasticTrainingArguments(CoTrainingArguments, DistillationArguments, Teach
     - [`CoTrainingArguments`]: which subnets a step runs, and how their gradients come together.
     - [`DistillationArguments`]: what a subnet learns from others, and how much of it.
     - [`TeacherArguments`]: how several teachers become one, and how they run.
+    - [`OptimizationArguments`]: learning rates by depth, clipping, averages of the weights.
+    - [`ResourceArguments`]: memory, time and compute that the training may take.
 
     `ddp_find_unused_parameters` is always False, because the trainer gives every parameter a gradient itself.
 
@@ -33,6 +44,7 @@ class ElasticTrainingArguments(CoTrainingArguments, DistillationArguments, Teach
         self.check_co_training()
         self.check_distillation()
         self.check_teacher_arguments()
+        self.check_optimization()
         if self.ddp_find_unused_parameters:
             raise ValueError(
                 "ddp_find_unused_parameters=True does not work with several backward passes per step. Leave it out: "
@@ -40,3 +52,4 @@ class ElasticTrainingArguments(CoTrainingArguments, DistillationArguments, Teach
             )
         self.ddp_find_unused_parameters = False
         super().__post_init__()
+        self.check_resources()

@@ -51,6 +51,10 @@ class GradientSurgery:
                 kept[i] = parameter.grad if kept[i] is None else kept[i].add_(parameter.grad)
                 parameter.grad = None
 
+    def clear(self) -> None:
+        """Forgets the gradients that were taken."""
+        self._gradients = {}
+
     def combine(self, step: int, reduce: Callable[[Tensor], Tensor]) -> None:
         """Writes the gradient of all subnets together, and forgets theirs.
 

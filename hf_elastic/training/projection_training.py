@@ -33,15 +33,18 @@ class ProjectionTraining(TrainerCallback):
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        # To zero rather than to None: a step without their loss must leave the same parameters to each process.
-        for parameter in self.projections.parameters():
-            parameter.grad = parameter.new_zeros(parameter.shape)
+        self.zero_gradients()
 
     def on_pre_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         for parameter in self.projections.parameters():
             parameter.grad = reduce(parameter.grad, reduction="mean")
+
+    def zero_gradients(self) -> None:
+        """Sets the gradients to zero, not to None: a step without their loss leaves the same ones to each process."""
+        for parameter in self.projections.parameters():
+            parameter.grad = parameter.new_zeros(parameter.shape)
 
     def add_to(self, optimizer: torch.optim.Optimizer, weight_decay: float) -> None:
         """Has an optimizer train the projections too, at the learning rate of its first group."""

@@ -20,17 +20,22 @@ from ..compression.cost import count_parameters
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
 from ..modeling.subnet_elastic import SubnetConfig
 from .arguments import ElasticTrainingArguments
-from .callbacks import find_callback
+from .batch_size import AdaptMicroBatchSize
+from .callbacks import callbacks_for, find_callback
 from .core_gradients import scaled_gradients
 from .coverage import merge_metrics, trained_subnets, without_prefix
-from .distillation import Observation, UnitCounts
+from .distillation import Observation, UnitCounts, token_mask
 from .distiller import Distiller, Source
 from .gradient_surgery import GradientSurgery
-from .group_lasso import GroupLasso
 from .layer_drop import drop_layers
 from .loss_log import LossLog
+from .micro_batches import run_micro_batches
+from .parameter_groups import with_parameter_groups
+from .processes import any_process, average_gradients
 from .projection_training import ProjectionTraining, projections_for
+from .resource_callback import ResourceCallback
 from .sampling import SubnetSampler
+from .subnet_number import AdaptSubnetNumber
 from .subnet_objective import SubnetObjective
 from .subnet_weights import RunningLosses
 from .teacher_checks import check_teacher_cache, check_teacher_data, check_teachers, list_teachers
@@ -115,11 +120,15 @@ class ElasticTrainer(Trainer):
         self.subnets: dict[str, SubnetConfig] = {}
         self.subnet_metrics: dict[str, dict[str, float]] = {}
         self._drawn: dict[str, SubnetConfig] = {}  # what the training step runs, largest first; empty outside of one
+        self._notes: list[tuple[str, dict[str, Tensor], Tensor]] = []  # losses of its subnets, and that of their task
         self._losses = LossLog()
         self.projection_training: ProjectionTraining | None = None
         self.surgery: GradientSurgery | None = None
         super().__init__(model, args, *positional, **keywords)
-        self._add_callbacks()
+        for callback in callbacks_for(args):
+            self.add_callback(callback)
+        if self.projection_training is not None:
+            self.add_callback(self.projection_training)
         for teacher in self.teachers:
             freeze(teacher, args.device, args.teacher_dtype)
 
@@ -164,16 +173,6 @@ class ElasticTrainer(Trainer):
         scale = self.accelerator.num_processes if self.args.average_tokens_across_devices else 1
         self.objective = SubnetObjective(self.args, largest_first, distiller, scale)
 
-    def _add_callbacks(self) -> None:
-        if self.args.teacher_mixing == "validation" and self.teachers:
-            self.add_callback(TeacherWeights())
-        if self.projection_training is not None:
-            self.add_callback(self.projection_training)
-        if self.args.subnet_weighting == "by_loss":
-            self.add_callback(RunningLosses())
-        if self.args.group_penalty:
-            self.add_callback(GroupLasso(self.args.group_penalty))
-
     def _inner_training_loop(self, *positional: Any, **keywords: Any) -> TrainOutput:
         # Here rather than in train(): `model_init` has run.
         self._read_subnets()
@@ -185,11 +184,19 @@ class ElasticTrainer(Trainer):
         return super()._inner_training_loop(*positional, **keywords)
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
-        """The parent's optimizer, which trains feature projections as well."""
+        """The parent's optimizer, with groups by depth, which trains feature projections as well."""
         optimizer = super().create_optimizer(model)
         if self.projection_training is not None:
             self.projection_training.add_to(optimizer, self.args.weight_decay)
         return optimizer
+
+    def get_optimizer_cls_and_kwargs(
+        self, args: ElasticTrainingArguments, model: PreTrainedModel | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """The parent's, with groups by depth."""
+        optimizer_cls, keywords = super().get_optimizer_cls_and_kwargs(args, model)
+        batch_size = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
+        return optimizer_cls, with_parameter_groups(optimizer_cls, keywords, model, args, batch_size)
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)
@@ -239,26 +246,64 @@ class ElasticTrainer(Trainer):
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None = None
     ) -> Tensor:
-        """Runs forward and backward of one micro-batch for each subnet of the step, and adds up the losses.
+        """Runs forward and backward of a batch for each subnet of the step, and adds up the losses.
 
         One backward pass per subnet costs less time and memory than one through all of them.
         """
         inputs = self._prepare_inputs(inputs)
-        step = self.state.global_step
+        self._weigh_teachers()
         if (running := find_callback(self, RunningLosses)) is not None:
             self.objective.running_losses = running.means
-        self._weigh_teachers()
+        adaptation = find_callback(self, AdaptMicroBatchSize)
+        agree = partial(any_process, device=self.args.device) if adaptation and self.args.world_size > 1 else None
+        loss = run_micro_batches(
+            inputs,
+            partial(self._train_part, model, num_items_in_batch),
+            adaptation.rule.size if adaptation else self.args.micro_batch_size or len(token_mask(inputs)),
+            retry=adaptation and partial(self._undo_step, model, adaptation),
+            agree=agree,
+        )
+        if self.accelerator.sync_gradients:
+            if self.surgery is not None:
+                self.surgery.combine(self.state.global_step, partial(self.accelerator.reduce, reduction="mean"))
+            elif agree is not None:
+                average_gradients(model.parameters())
+        self._note_step()
+        return loss
+
+    def _train_part(
+        self, model: nn.Module, num_items_in_batch: Tensor | int | None, inputs: dict[str, Any], reduces: bool
+    ) -> Tensor:
+        """Runs a part of a batch for each subnet; `reduces` says whether processes reduce their gradients after it."""
+        step, distiller = self.state.global_step, self.objective.distiller
+        number = find_callback(self, AdaptSubnetNumber)
         with self.compute_loss_context_manager(), self.accelerator.autocast():
-            self.objective.distiller.ask_teachers(inputs)
+            distiller.ask_teachers(inputs)
         inputs = student_inputs(inputs, self.teachers)
-        self._drawn = {name: self._subnet_at(name, step) for name in self.sampler.draw(step)}
+        names = self.sampler.draw(step, number and number.number)
+        core, losses = list(self.elastic_model.base_model.parameters()), []
+        self._drawn = {name: self._subnet_at(name, step) for name in names}
         try:
-            losses = [self._train_subnet(name, model, inputs, num_items_in_batch) for name in self._drawn]
+            for name in names:
+                is_last = reduces and name == names[-1] and self.surgery is None
+                factor = 1.0 if name == names[0] else self.args.core_gradient_scale
+                with nullcontext() if is_last else self._gathering_gradients(model), scaled_gradients(core, factor):
+                    losses.append(super().training_step(model, {**inputs, "subnet": name}, num_items_in_batch))
+                if self.surgery is not None:
+                    self.surgery.take(name)
         finally:
-            self._drawn, self.objective.distiller.sources = {}, []
-        if self.surgery is not None and self.accelerator.sync_gradients:
-            self.surgery.combine(step, partial(self.accelerator.reduce, reduction="mean"))
+            self._drawn, distiller.sources = {}, []
         return torch.stack(losses).sum()
+
+    def _undo_step(self, model: nn.Module, adaptation: AdaptMicroBatchSize, size: int) -> int:
+        """Forgets what a step has done so far that ran out of memory, and gives the size to repeat it with."""
+        model.zero_grad()
+        self._notes.clear()
+        if self.surgery is not None:
+            self.surgery.clear()
+        if self.projection_training is not None:
+            self.projection_training.zero_gradients()
+        return adaptation.rule.run_out(size)
 
     def _weigh_teachers(self) -> None:
         """Weighs the teachers by the evaluation data, once for a training and all that resume it."""
@@ -276,19 +321,6 @@ class ElasticTrainer(Trainer):
         """What a subnet runs at a step: itself, or without the layers that are dropped then."""
         draw = f"{self.args.seed}-{step}-{name}"
         return drop_layers(self.subnets[name], self.elastic_model.config, self.args.layer_drop, draw)
-
-    def _train_subnet(
-        self, name: str, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None
-    ) -> Tensor:
-        names = list(self._drawn)
-        synchronizes = name == names[-1] and self.surgery is None
-        factor = 1.0 if name == names[0] else self.args.core_gradient_scale
-        core = self.elastic_model.base_model.parameters()
-        with nullcontext() if synchronizes else self._gathering_gradients(model), scaled_gradients(core, factor):
-            loss = super().training_step(model, {**inputs, "subnet": name}, num_items_in_batch)
-        if self.surgery is not None:
-            self.surgery.take(name)
-        return loss
 
     def compute_loss(
         self,
@@ -311,7 +343,7 @@ class ElasticTrainer(Trainer):
         student = Observation.of(outputs, attention)
         step, progress = self.state.global_step, min(self.state.global_step / self.state.max_steps, 1.0)
         loss, parts = self.objective(name, subnet, task, student, inputs, step, progress)
-        self._note(name, task, loss, parts)
+        self._notes.append((name, {"loss": loss, **{f"{kind}_loss": part for kind, part in parts.items()}}, task))
         names = list(self._drawn)
         if name == names[0] and self.args.inplace_distillation:
             distiller.sources.append(Source(student.detached()))
@@ -319,15 +351,22 @@ class ElasticTrainer(Trainer):
             loss = loss + self._touch_parameters(model)
         return (loss, outputs) if return_outputs else loss
 
-    def _note(self, name: str, task: Tensor, loss: Tensor, parts: dict[str, Tensor]) -> None:
-        """Keeps losses for the log."""
-        step = self.state.global_step
-        if (running := find_callback(self, RunningLosses)) is not None:
-            running.add(name, task)
-        self._losses.add(f"loss_{name}", step, loss)
-        for kind, part in parts.items():
-            # Not `loss_<name>_<kind>`, which is `loss_<name>` of a subnet called "small_task".
-            self._losses.add(f"{kind}_loss_{name}", step, part)
+    def _note_step(self) -> None:
+        """Keeps the losses of a batch for the log, and tells the callbacks what has run."""
+        running, step = find_callback(self, RunningLosses), self.state.global_step
+        for name, losses, task in self._notes:
+            if running is not None:
+                running.add(name, task)
+            for kind, loss in losses.items():
+                # Not `loss_<name>_<kind>`, which is `loss_<name>` of a subnet called "small_task".
+                self._losses.add(f"{kind}_{name}", step, loss)
+        if self.accelerator.sync_gradients:
+            sizes = self.sampler.sizes
+            passes = sum(sizes[name] for name in {name for name, *_ in self._notes}) / sizes[self.full_name]
+            for callback in self.callback_handler.callbacks:
+                if isinstance(callback, ResourceCallback):
+                    callback.on_examples(int(self.objective.counts[None].examples), passes)
+        self._notes.clear()
 
     def evaluation_loop(
         self,
@@ -360,6 +399,9 @@ class ElasticTrainer(Trainer):
         if "loss" in logs and means:
             values = self.accelerator.reduce(torch.stack(list(means.values())), reduction="mean").tolist()
             logs.update(zip(means, values, strict=True))
+            for callback in self.callback_handler.callbacks:
+                if isinstance(callback, ResourceCallback):
+                    logs.update(callback.logs())
         super().log(logs, start_time)
 
     def _touch_parameters(self, model: nn.Module) -> Tensor | float:
