@@ -39,10 +39,16 @@ def test_the_suggestion_lowers_the_loss_of_a_learnable_problem(tmp_path):
     assert np.mean(losses[-5:]) < 0.3 * losses[0]
 
 
+def collate_and_draw(rows):
+    random_numbers()
+    return collate(rows)
+
+
 @pytest.mark.parametrize("settings", [{}, {"bf16": True}, {"gradient_accumulation_steps": 2}])
 def test_nothing_is_left_of_the_steps(tmp_path, settings):
     trainer = make_learning_trainer(tmp_path, make_model("classification", dropout=0.1), **settings)
     trainer.model.eval()
+    trainer.data_collator = collate_and_draw
     weights = {name: value.clone() for name, value in trainer.model.state_dict().items()}
     of_model, of_trainer, of_args = vars(trainer.model).copy(), vars(trainer).copy(), vars(trainer.args).copy()
     torch.manual_seed(1)
