@@ -41,14 +41,14 @@ class LossGuard(TrainerCallback, ExportableState):
     checkpoint the step is only left out.
 
     The loss is averaged over the processes, hence all of them decide alike. It costs one read of two numbers from the
-    device per step, which [`~transformers.Trainer`] waits for anyway unless `logging_nan_inf_filter` is False, and with
-    several processes one reduction of them.
+    device per step, which [`~transformers.Trainer`] waits for anyway unless `logging_nan_inf_filter` is False, and
+    with several processes one reduction of them.
 
     Attributes:
         bad_steps (`int`): How many steps were bad since the training began.
         bad_steps_in_a_row (`int`): How many of them were the last steps.
         recent_losses (`list[float]`): Losses that the next one is compared with.
-        saved_steps (`list[int]`): Steps at which this training wrote a checkpoint.
+        saved_steps (`list[int]`): Steps at which this training wrote a checkpoint, without those after a bad step.
 
     References:
         Chowdhery et al. 2022, PaLM, section 5.1, https://arxiv.org/abs/2204.02311
@@ -96,7 +96,8 @@ class LossGuard(TrainerCallback, ExportableState):
         self._loss = None
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self.saved_steps = [*self.saved_steps, state.global_step]
+        if not self.bad_steps_in_a_row:  # otherwise it holds the weights that were just gone back to
+            self.saved_steps = [*self.saved_steps, state.global_step]
 
     def add_loss(self, loss: Tensor) -> None:
         """Adds the loss of one micro-batch, a part of the loss of the step.
