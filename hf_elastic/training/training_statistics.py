@@ -117,7 +117,9 @@ class TrainingStatistics(TrainerCallback):
         # Only now is the number of the step the one that its loss is logged under.
         if self._is_due and self._statistics:
             values = torch.stack([value.float() for value in self._statistics.values()]).tolist()
+            due = control.should_log
             self.log(dict(zip(self._statistics, values, strict=True)))
+            control.should_log = due  # a log counts as the one that is due, but the loss of this step is not in it
         self._forget()
 
     def _watch(self, layer: str) -> Callable[[nn.Module, Any, Any], None]:
