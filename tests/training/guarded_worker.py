@@ -1,0 +1,43 @@
+"""Run by torchrun in two processes: trains with a bad batch under two policies, and writes down what each process has.
+
+torchrun --nproc_per_node 2 guarded_worker.py FOLDER
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hf_elastic.training.loss_guard import LossGuard
+from tests.training.guarded import make_batches, make_guarded_trainer, weights_of
+
+
+def run(folder: Path, batch_size: int) -> dict[str, Any]:
+    """Gives the number of bad steps and the weights at the end under each policy."""
+    runs = {}
+    for policy in ("skip", "rollback"):
+        trainer = make_guarded_trainer(
+            folder / policy,
+            make_batches(6, bad=(3,)),
+            on_bad_step=policy,
+            save_strategy="steps",
+            save_steps=2,
+            per_device_train_batch_size=batch_size,
+            optim="sgd",
+        )
+        trainer.train()
+        runs[policy] = (LossGuard.of(trainer).bad_steps, weights_of(trainer))
+    return {"runs": runs, "processes": trainer.accelerator.num_processes}
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    torch.set_num_threads(1)
+    result = run(folder / "two", batch_size=2)
+    torch.save(result, folder / f"result-{torch.distributed.get_rank()}.pt")
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
