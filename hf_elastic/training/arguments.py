@@ -1,6 +1,6 @@
 """Training arguments of transformers, plus those of a supernet: one group for each part of the training."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from transformers import TrainingArguments
 
@@ -8,6 +8,7 @@ from .co_training_arguments import CoTrainingArguments
 from .distillation_arguments import DistillationArguments
 from .optimization_arguments import OptimizationArguments
 from .resource_arguments import ResourceArguments
+from .stability_arguments import StabilityArguments
 from .teacher_arguments import TeacherArguments
 
 
@@ -18,6 +19,7 @@ class ElasticTrainingArguments(
     TeacherArguments,
     OptimizationArguments,
     ResourceArguments,
+    StabilityArguments,
     TrainingArguments,
 ):
     """[`~transformers.TrainingArguments`] for a supernet.
@@ -29,8 +31,13 @@ class ElasticTrainingArguments(
     - [`TeacherArguments`]: how several teachers become one, and how they run.
     - [`OptimizationArguments`]: learning rates by depth, clipping, averages of the weights.
     - [`ResourceArguments`]: memory, time and compute that the training may take.
+    - [`StabilityArguments`]: what becomes of bad steps, and how closely the training is watched.
 
     `ddp_find_unused_parameters` is always False, because the trainer gives every parameter a gradient itself.
+
+    Args:
+        restore_callback_states_from_checkpoint (`bool`, defaults to `True`):
+            Whether a resumed training goes on with the states of callbacks, in which the mechanisms keep theirs.
 
     Raises:
         TypeError: If a value is of another kind.
@@ -39,6 +46,11 @@ class ElasticTrainingArguments(
     Example:
         >>> args = ElasticTrainingArguments("out", sampling="joint", subnet_weights={"large": 2.0})
     """
+
+    # Without it a resumed training would begin with the mechanisms' initial states.
+    restore_callback_states_from_checkpoint: bool = field(
+        default=True, metadata={"help": "Whether a resumed training goes on with the states of callbacks."}
+    )
 
     def __post_init__(self) -> None:
         self.check_co_training()
@@ -53,3 +65,4 @@ class ElasticTrainingArguments(
         self.ddp_find_unused_parameters = False
         super().__post_init__()
         self.check_resources()
+        self.check_stability()

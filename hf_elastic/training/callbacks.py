@@ -10,6 +10,7 @@ from .budget import TrainingBudget
 from .clipping import PercentileClipping
 from .early_stopping import CostAwareEarlyStopping
 from .group_lasso import GroupLasso
+from .loss_guard import LossGuard
 from .subnet_number import AdaptSubnetNumber
 from .subnet_weights import RunningLosses
 from .teacher_validation import TeacherWeights
@@ -31,6 +32,7 @@ def callbacks_for(args: ElasticTrainingArguments) -> list[TrainerCallback]:
         (args.group_penalty > 0, GroupLasso, (args.group_penalty,)),
         (args.adapt_micro_batch_size, AdaptMicroBatchSize, ()),
         (args.adapt_num_random_subnets, AdaptSubnetNumber, ()),
+        (args.on_bad_step != "ignore", LossGuard, ()),
         (has_budget, TrainingBudget, ()),
         (args.early_stopping_min_gain is not None, CostAwareEarlyStopping, ()),
         (args.percentile_clipping > 0, PercentileClipping, (args.percentile_clipping, args.percentile_window)),

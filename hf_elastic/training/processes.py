@@ -1,8 +1,10 @@
 """What processes decide together, so that each of them does the same."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 
 import torch
+from accelerate import Accelerator
 from torch import Tensor, distributed, nn
 
 
@@ -49,6 +51,25 @@ def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
     for work in [distributed.all_reduce(gradient, async_op=True) for gradient in gradients]:
         work.wait()
     torch._foreach_div_(gradients, distributed.get_world_size())
+
+
+@contextmanager
+def gathering_gradients(accelerator: Accelerator, model: nn.Module, keeps_reducing: bool = False) -> Iterator[None]:
+    """For all passes of a step but its last: gradients stay in their process, and DeepSpeed takes no step yet.
+
+    Args:
+        accelerator: That of the trainer.
+        model: The model, wrapped for several processes.
+        keeps_reducing: Whether gradients are reduced after each pass all the same.
+    """
+    state = accelerator.gradient_state
+    synchronizes = state.sync_gradients
+    state._set_sync_gradients(False)
+    try:
+        with nullcontext() if keeps_reducing else accelerator.no_sync(model):
+            yield
+    finally:
+        state._set_sync_gradients(synchronizes)
 
 
 def _several() -> bool:

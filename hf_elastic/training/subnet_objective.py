@@ -1,8 +1,9 @@
 """The loss of one subnet in a training step: of the task and of what it learns from others, with their weights."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from ..modeling.subnet_elastic import SubnetConfig
@@ -48,10 +49,21 @@ class SubnetObjective:
         self.running_losses: Mapping[str, float] = {}
         self.counts: dict[int | None, UnitCounts] = {}
 
-    def count(self, batch: Batch) -> dict[int | None, UnitCounts]:
-        """Counts the units of a (micro-)batch, for every length that inputs are cut to."""
-        lengths = {None, *self.args.subnet_max_lengths.values()}
-        return {length: UnitCounts.of(shorten(batch, length)) for length in lengths}
+    def count(
+        self, batches: Sequence[Batch], device: torch.device, reduce: Callable[[Tensor], Tensor] | None = None
+    ) -> None:
+        """Counts the units of an accumulated batch, for every length that inputs are cut to.
+
+        Args:
+            batches: Its micro-batches.
+            device: Where the counts are needed.
+            reduce: Gives the sum of all processes, if their losses are parts of one.
+        """
+        lengths = list(dict.fromkeys([None, *self.args.subnet_max_lengths.values()]))
+        counts = [[torch.stack(UnitCounts.of(shorten(batch, length))) for length in lengths] for batch in batches]
+        sums = torch.stack([torch.stack(of_batch) for of_batch in counts]).sum(dim=0).to(device)
+        sums = sums if reduce is None else reduce(sums)
+        self.counts = {length: UnitCounts(*units) for length, units in zip(lengths, sums, strict=True)}
 
     def inputs_of(self, name: str, batch: Batch) -> Batch:
         """Gives what a subnet reads of a batch."""

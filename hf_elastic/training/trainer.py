@@ -5,14 +5,14 @@ the one optimizer step. Every loss is divided by the number of its units in the 
 neither accumulation nor the number of processes changes the gradients.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel, Trainer
+from transformers import PreTrainedModel
 from transformers.trainer_utils import EvalLoopOutput, TrainOutput, unwrap_peft_model
 from transformers.utils import ModelOutput, logging
 
@@ -20,18 +20,19 @@ from ..compression.cost import count_parameters
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
 from ..modeling.subnet_elastic import SubnetConfig
 from .arguments import ElasticTrainingArguments
+from .base_trainer import BaseTrainer
 from .batch_size import AdaptMicroBatchSize
-from .callbacks import callbacks_for, find_callback
+from .callbacks import find_callback
 from .core_gradients import scaled_gradients
 from .coverage import merge_metrics, trained_subnets, without_prefix
-from .distillation import Observation, UnitCounts, token_mask
+from .distillation import Observation, token_mask
 from .distiller import Distiller, Source
 from .gradient_surgery import GradientSurgery
 from .layer_drop import drop_layers
+from .loss_guard import LossGuard
 from .loss_log import LossLog
 from .micro_batches import run_micro_batches
-from .parameter_groups import with_parameter_groups
-from .processes import any_process, average_gradients
+from .processes import any_process, average_gradients, gathering_gradients
 from .projection_training import ProjectionTraining, projections_for
 from .resource_callback import ResourceCallback
 from .sampling import SubnetSampler
@@ -55,7 +56,7 @@ from .validation import (
 logger = logging.get_logger(__name__)
 
 
-class ElasticTrainer(Trainer):
+class ElasticTrainer(BaseTrainer):
     """[`~transformers.Trainer`] for a supernet: trains its named subnets and the full model together.
 
     Evaluation covers all of them: `eval_<subnet>_<metric>` for each, `eval_mean_<metric>` over the named ones, and
@@ -125,8 +126,6 @@ class ElasticTrainer(Trainer):
         self.projection_training: ProjectionTraining | None = None
         self.surgery: GradientSurgery | None = None
         super().__init__(model, args, *positional, **keywords)
-        for callback in callbacks_for(args):
-            self.add_callback(callback)
         if self.projection_training is not None:
             self.add_callback(self.projection_training)
         for teacher in self.teachers:
@@ -190,14 +189,6 @@ class ElasticTrainer(Trainer):
             self.projection_training.add_to(optimizer, self.args.weight_decay)
         return optimizer
 
-    def get_optimizer_cls_and_kwargs(
-        self, args: ElasticTrainingArguments, model: PreTrainedModel | None = None
-    ) -> tuple[Any, dict[str, Any]]:
-        """The parent's, with groups by depth."""
-        optimizer_cls, keywords = super().get_optimizer_cls_and_kwargs(args, model)
-        batch_size = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
-        return optimizer_cls, with_parameter_groups(optimizer_cls, keywords, model, args, batch_size)
-
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)
         if self.projection_training is not None and self.args.should_save:
@@ -227,21 +218,11 @@ class ElasticTrainer(Trainer):
         batches, num_items = super().get_batch_samples(epoch_iterator, num_batches, device)
         if not batches:
             return batches, num_items
-        self.objective.counts = self._reduced(map(self.objective.count, batches), device)
+        is_reduced = self.args.average_tokens_across_devices and self.args.world_size > 1
+        self.objective.count(batches, device, self.accelerator.reduce if is_reduced else None)
         # The parent counts only what is called `labels`: not the start and end of a span.
         num_items = self.objective.counts[None].labels if num_items is None else torch.as_tensor(num_items)
         return batches, num_items.clamp(min=1)  # a batch without a label has the loss 0, not 0 / 0
-
-    def _reduced(
-        self, counts: Iterable[dict[int | None, UnitCounts]], device: torch.device
-    ) -> dict[int | None, UnitCounts]:
-        """The sums of counts, over the processes as well if losses are averaged over them."""
-        counts = list(counts)
-        sums = torch.stack([torch.stack([torch.stack(units) for units in count.values()]) for count in counts])
-        sums = sums.sum(dim=0).to(device)
-        if self.args.average_tokens_across_devices and self.args.world_size > 1:
-            sums = self.accelerator.reduce(sums)
-        return {length: UnitCounts(*units) for length, units in zip(counts[0], sums, strict=True)}
 
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None = None
@@ -268,7 +249,7 @@ class ElasticTrainer(Trainer):
                 self.surgery.combine(self.state.global_step, partial(self.accelerator.reduce, reduction="mean"))
             elif agree is not None:
                 average_gradients(model.parameters())
-        self._note_step()
+        self._note_step(loss)
         return loss
 
     def _train_part(
@@ -351,8 +332,11 @@ class ElasticTrainer(Trainer):
             loss = loss + self._touch_parameters(model)
         return (loss, outputs) if return_outputs else loss
 
-    def _note_step(self) -> None:
+    def _note_step(self, loss: Tensor) -> None:
         """Keeps the losses of a batch for the log, and tells the callbacks what has run."""
+        names = {name for name, *_ in self._notes}
+        if (guard := find_callback(self, LossGuard)) is not None:
+            guard.add_loss(loss / len(names))
         running, step = find_callback(self, RunningLosses), self.state.global_step
         for name, losses, task in self._notes:
             if running is not None:
@@ -362,7 +346,7 @@ class ElasticTrainer(Trainer):
                 self._losses.add(f"{kind}_{name}", step, loss)
         if self.accelerator.sync_gradients:
             sizes = self.sampler.sizes
-            passes = sum(sizes[name] for name in {name for name, *_ in self._notes}) / sizes[self.full_name]
+            passes = sum(sizes[name] for name in names) / sizes[self.full_name]
             for callback in self.callback_handler.callbacks:
                 if isinstance(callback, ResourceCallback):
                     callback.on_examples(int(self.objective.counts[None].examples), passes)
@@ -418,15 +402,6 @@ class ElasticTrainer(Trainer):
             return 0.0
         return sum(parameter.flatten()[:0].sum() for parameter in model.parameters() if parameter.requires_grad)
 
-    @contextmanager
-    def _gathering_gradients(self, model: nn.Module) -> Iterator[None]:
-        """For all passes of a step but its last: gradients stay in their process, and DeepSpeed takes no step yet."""
-        state = self.accelerator.gradient_state
-        synchronizes = state.sync_gradients
-        state._set_sync_gradients(False)
-        try:
-            # FSDP has to reduce after each pass: a layer that the last one leaves out would not be reduced at all.
-            with nullcontext() if self.is_fsdp_enabled else self.accelerator.no_sync(model):
-                yield
-        finally:
-            state._set_sync_gradients(synchronizes)
+    def _gathering_gradients(self, model: nn.Module) -> AbstractContextManager:
+        # FSDP has to reduce after each pass: a layer that the last one leaves out would not be reduced at all.
+        return gathering_gradients(self.accelerator, model, keeps_reducing=self.is_fsdp_enabled)
