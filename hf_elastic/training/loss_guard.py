@@ -144,8 +144,8 @@ class LossGuard(TrainerCallback, ExportableState):
         checkpoint = self._choose_checkpoint(trainer) if args.on_bad_step == "rollback" else None
         if checkpoint is not None:
             roll_back(trainer, checkpoint)
-        action = "It is left out" if checkpoint is None else f"The training goes back to the weights of {checkpoint}"
-        logger.warning(f"{seen} {action}, and goes on with the next batch.")
+        action = "leaves it out" if checkpoint is None else f"goes back to the weights of {checkpoint}"
+        logger.warning(f"{seen} The training {action}, and goes on with the next batch.")
         trainer.log({"bad_steps": self.bad_steps})
 
     def _read(self, trainer: Trainer, gradient_norm: Tensor | float | None) -> tuple[float, float]:

@@ -140,7 +140,7 @@ def public_arguments(args: TrainingArguments) -> dict[str, Any]:
         Values that JSON has, by the name of the argument.
 
     Example:
-        >>> public_arguments(TrainingArguments("/home/me/out", hub_token="hf_...", seed=1))["seed"]
+        >>> public_arguments(TrainingArguments("/data/out", hub_token="hf_...", seed=1))["seed"]
         1
     """
     return _public_part(args.to_dict())
