@@ -92,14 +92,12 @@ class BaseTrainer(Trainer):
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Saves the model, with averaged weights if the training averages them, and a record of the run."""
+        if self.args.should_save:  # before the parent, which pushes to the Hub
+            if self._run_record is None:
+                self._run_record = RunRecord.of(self.args, self.train_dataset, self.eval_dataset)
+            self._run_record.save(self.args.output_dir if output_dir is None else output_dir)
         with averaged_weights(self):
             super().save_model(output_dir, _internal_call)
-
-    def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
-        super()._save(output_dir, state_dict)
-        if self._run_record is None:
-            self._run_record = RunRecord.of(self.args, self.train_dataset, self.eval_dataset)
-        self._run_record.save(self.args.output_dir if output_dir is None else output_dir)
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)

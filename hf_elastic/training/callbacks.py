@@ -27,12 +27,12 @@ def callbacks_for(args: ElasticTrainingArguments) -> list[TrainerCallback]:
     """
     has_budget = args.max_minutes is not None or args.max_examples is not None
     wanted: list[tuple[bool, type[TrainerCallback], tuple]] = [
+        (args.on_bad_step != "ignore", LossGuard, ()),  # first, before others take in a bad step
         (args.teacher_mixing == "validation", TeacherWeights, ()),
         (args.subnet_weighting == "by_loss", RunningLosses, ()),
         (args.group_penalty > 0, GroupLasso, (args.group_penalty,)),
         (args.adapt_micro_batch_size, AdaptMicroBatchSize, ()),
         (args.adapt_num_random_subnets, AdaptSubnetNumber, ()),
-        (args.on_bad_step != "ignore", LossGuard, ()),
         (has_budget, TrainingBudget, ()),
         (args.early_stopping_min_gain is not None, CostAwareEarlyStopping, ()),
         (args.percentile_clipping > 0, PercentileClipping, (args.percentile_clipping, args.percentile_window)),
