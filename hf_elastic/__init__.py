@@ -54,7 +54,11 @@ _MODULES = {
     "SubnetConfig": "modeling.subnet_elastic",
     "ElasticTrainingArguments": "training.arguments",
     "ElasticTrainer": "training.trainer",
+    "Teacher": "training.teachers",
+    "TeacherInputsCollator": "training.teacher_inputs",
     "UnpaddingCollator": "training.collators",
+    "encode_for_teacher": "training.teacher_inputs",
+    "find_learning_rate": "training.learning_rate_finder",
 }
 
 __all__ = [
@@ -68,11 +72,15 @@ __all__ = [
     "ElasticTrainer",
     "ElasticTrainingArguments",
     "SubnetConfig",
+    "Teacher",
+    "TeacherInputsCollator",
     "UnpaddingCollator",
     "convert",
     "copy_into_experts",
+    "encode_for_teacher",
     "export_family",
     "extract",
+    "find_learning_rate",
     "load_family",
     "rank",
     "share_layers",

@@ -19,6 +19,7 @@ from .options import (
     TextColumns,
     check_output_dir,
     choose_sizes,
+    read_arguments,
     read_data,
     refuse_file,
 )
@@ -58,6 +59,10 @@ def train(
     ] = None,
     train_rows: Annotated[int | None, typer.Option(help="Training rows to use. (default: all)")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything that is drawn. (default: 42)")] = None,
+    argument: Annotated[
+        list[str] | None,
+        typer.Option("--argument", "-a", help="Any other training argument, as NAME=VALUE; repeatable."),
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Train all sizes in one run: fine-tune the full model, rank its units, train the sizes together, evaluate."""
@@ -77,6 +82,7 @@ def train(
         rank_examples=rank_examples,
         train_rows=train_rows,
         seed=seed,
+        other_arguments=read_arguments(argument),
     )
     sizes = choose_sizes(subnet, known.subnets if known else None, source)
     console.print(f"Sizes: {', '.join(sizes or named_subnets(source))}.")
@@ -96,7 +102,8 @@ def train(
     run.save(output_dir)
     scored_on = "validation" if labelled.test is None else "test"
     details = known.card if known else TrainingDetails(dataset=Path(data).name)
-    replace(details, dataset_split=scored_on, settings=describe_training(settings, run)).save(output_dir)
+    described = {"settings": describe_training(settings, run), "run": run.trainer.run_record}
+    replace(details, dataset_split=scored_on, **described).save(output_dir)
     show_table(metric_rows(run.scores), f"Scores on the {len(run.trainer.eval_dataset)} rows of the {scored_on} data")
     console.print(
         f"The supernet lies in {output_dir}; `hf-elastic export {output_dir} -o family` makes a family of it."

@@ -47,6 +47,13 @@ class BaseTrainer(Trainer):
         if self.is_deepspeed_enabled:
             self.args.check_deepspeed()
 
+    @property
+    def run_record(self) -> RunRecord:
+        """What the last training can be told by and repeated with, or the next one before the first."""
+        if self._run_record is None:
+            self._run_record = RunRecord.of(self.args, self.train_dataset, self.eval_dataset)
+        return self._run_record
+
     def train(self, resume_from_checkpoint: str | bool | None = None, **keywords: Any) -> TrainOutput:
         """The parent's training; `resume_from_checkpoint=True` resumes from the last checkpoint that is whole."""
         self._run_record = None  # of this training, whatever its arguments and data are now
@@ -93,9 +100,7 @@ class BaseTrainer(Trainer):
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Saves the model, with averaged weights if the training averages them, and a record of the run."""
         if self.args.should_save:  # before the parent, which pushes to the Hub
-            if self._run_record is None:
-                self._run_record = RunRecord.of(self.args, self.train_dataset, self.eval_dataset)
-            self._run_record.save(self.args.output_dir if output_dir is None else output_dir)
+            self.run_record.save(self.args.output_dir if output_dir is None else output_dir)
         with averaged_weights(self):
             super().save_model(output_dir, _internal_call)
 

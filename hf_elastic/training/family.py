@@ -67,13 +67,14 @@ class FamilyRun:
         return _evaluate(self.trainer, dataset)
 
     def save(self, output_dir: str | Path) -> None:
-        """Saves the supernet with its tokenizer, and the scores as `metrics.json`, for an export later.
+        """Saves the supernet with its tokenizer, the scores and the record of the run, for an export later.
 
         Args:
             output_dir (`str` or `Path`):
                 The folder to write.
         """
         output_dir = Path(output_dir)
+        self.trainer.run_record.save(output_dir)
         self.model.save_pretrained(output_dir)
         if self.trainer.processing_class is not None:
             self.trainer.processing_class.save_pretrained(output_dir)
