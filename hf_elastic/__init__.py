@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from .modeling.subnet_elastic import SubnetConfig
     from .training.arguments import ElasticTrainingArguments
     from .training.collators import UnpaddingCollator
+    from .training.learning_rate_finder import find_learning_rate
+    from .training.teacher_inputs import TeacherInputsCollator, encode_for_teacher
+    from .training.teachers import Teacher
     from .training.trainer import ElasticTrainer
 
 __version__ = "0.1.0"

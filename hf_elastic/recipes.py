@@ -270,12 +270,8 @@ def _check_keys(where: str, values: Mapping[str, Any], known: Iterable[str]) -> 
 
 def _check_type(name: str, value: Any, kind: Any) -> None:
     # An integer is a number, but a boolean is neither.
-    accepted = {
-        float: (int, float),
-        int | None: (int, type(None)),
-        dict[str, float]: (dict,),
-        dict[str, Any]: (dict,),
-    }.get(kind, (kind,))
+    mappings = {dict[str, float]: (dict,), dict[str, Any]: (dict,)}
+    accepted = {float: (int, float), int | None: (int, type(None)), **mappings}.get(kind, (kind,))
     if isinstance(value, bool) or not isinstance(value, accepted):
         expected = kind.__name__ if isinstance(kind, type) else str(kind)
         hint = " (YAML needs a dot in 1.0e-4)" if kind is float and isinstance(value, str) else ""
