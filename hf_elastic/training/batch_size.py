@@ -102,6 +102,7 @@ class AdaptMicroBatchSize(ResourceCallback):
 
     def __init__(self, size: int | None = None, failed: int | None = None, steps_below: int = 0) -> None:
         self.rule = MicroBatchSize(size or 0, failed, steps_below)
+        self._examples = 0
 
     def state(self) -> dict[str, Any]:
         return {"args": asdict(self.rule), "attributes": {}}
@@ -110,19 +111,29 @@ class AdaptMicroBatchSize(ResourceCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         super().on_train_begin(args, state, control, **kwargs)
-        self.rule.size = min(self.rule.size or args.micro_batch_size or args.train_batch_size, args.train_batch_size)
+        self.rule.size = self.rule.size or args.micro_batch_size or args.train_batch_size
 
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         reset_peak_memory(args.device)
 
+    def on_examples(self, examples: int, passes: float) -> None:
+        self._examples = examples
+
+    def most_rows(self, args: TrainingArguments) -> int:
+        """Rows of the largest batch that there may be."""
+        return args.train_batch_size
+
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        before = self.rule.size
+        most = self.most_rows(args)
+        before = self.rule.size = min(self.rule.size, most)  # a resumed training may have smaller batches
+        if self._examples < before * args.world_size:
+            return  # such as the last batch of an epoch, which says nothing about a full one
         share = max_over_processes(peak_memory(args.device).share, args.device)
-        after = self.rule.observe(share, args.memory_threshold, most=args.train_batch_size)
+        after = self.rule.observe(share, args.memory_threshold, most)
         if after != before:
             logger.info(
                 f"Step {state.global_step} needed {share:.0%} of the memory: micro_batch_size {before} to {after}."

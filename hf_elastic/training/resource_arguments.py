@@ -1,5 +1,6 @@
 """Training arguments for what a training may take: memory, time, examples, compute."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,10 @@ class ResourceArguments:
             repeated. Several processes then reduce their gradients after the backward pass instead of during it.
         memory_threshold (`float`, defaults to 0.8):
             Share of the memory that `adapt_micro_batch_size` aims at, in (0, 1].
+        keep_effective_batch (`bool`, defaults to `True`):
+            Whether a step has the same number of rows throughout. With False, `adapt_micro_batch_size` also makes the
+            batch grow beyond `per_device_train_batch_size` as the memory allows; the training ends after
+            `max_examples`, and its schedules count examples.
         max_minutes (`float`, *optional*):
             Ends the training after so many minutes, evaluations included.
         max_examples (`int`, *optional*):
@@ -46,6 +51,10 @@ class ResourceArguments:
     )
     memory_threshold: float = field(
         default=0.8, metadata={"help": "Share of the memory that adapt_micro_batch_size aims at."}
+    )
+    keep_effective_batch: bool = field(
+        default=True,
+        metadata={"help": "Whether adapt_micro_batch_size leaves the batch as it is, or lets it grow."},
     )
     max_minutes: float | None = field(
         default=None, metadata={"help": "Ends the training after so many minutes, evaluations included."}
@@ -83,6 +92,7 @@ class ResourceArguments:
             if self.max_minutes <= 0:
                 raise ValueError(f"max_minutes={self.max_minutes} leaves no time. Give a positive number, or None.")
         self._check_micro_batches()
+        self._check_growing_batches()
         self._check_subnet_number()
         self._check_early_stopping()
 
@@ -113,6 +123,28 @@ class ResourceArguments:
                 "adapt_micro_batch_size=True does not work with FSDP and DeepSpeed, whose processes wait for each "
                 "other within a pass. Give a micro_batch_size that fits."
             )
+
+    def _check_growing_batches(self) -> None:
+        if self.keep_effective_batch:
+            return
+        if not self.adapt_micro_batch_size or self.max_examples is None:
+            raise ValueError(
+                "keep_effective_batch=False lets the batch follow the memory, up to an end that is counted in "
+                "examples. Give adapt_micro_batch_size=True and max_examples, e.g. epochs times examples."
+            )
+        strategies = (self.eval_strategy, self.save_strategy, self.logging_strategy)
+        if IntervalStrategy.EPOCH in strategies:
+            raise ValueError(
+                "keep_effective_batch=False has no ends of epochs: a batch may lie across two. Give 'steps' for "
+                "eval_strategy, save_strategy and logging_strategy."
+            )
+        if self.train_sampling_strategy != "random":
+            raise ValueError(
+                f"keep_effective_batch=False draws examples at random, and has no train_sampling_strategy="
+                f"{self.train_sampling_strategy!r}. Leave it out."
+            )
+        # Never more: the batch does not shrink below the one that it begins with.
+        self.max_steps = math.ceil(self.max_examples / (self.train_batch_size * self.world_size))
 
     def _check_subnet_number(self) -> None:
         if not self.adapt_num_random_subnets:

@@ -25,7 +25,7 @@ class AdaptSubnetNumber(TimedCallback):
     decides for all.
 
     What is spare is time, not memory: the graph of a subnet is freed before the next one runs, so that their number
-    does not change how much memory a step needs.
+    hardly changes how much memory a step needs.
 
     Reads `num_random_subnets` (where it begins) and `max_minutes` from the training arguments.
 

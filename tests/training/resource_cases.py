@@ -76,7 +76,11 @@ class MicroBatchTrainer(ElasticTrainer):
 
 
 def make_micro_batch_trainer(
-    output_dir: str | Path, case: str = "classification", settings: dict[str, Any] | None = None, **keywords: Any
+    output_dir: str | Path,
+    case: str = "classification",
+    settings: dict[str, Any] | None = None,
+    cls: type[MicroBatchTrainer] = MicroBatchTrainer,
+    **keywords: Any,
 ) -> MicroBatchTrainer:
     """As `make_trainer` of the other cases."""
     defaults = {
@@ -88,7 +92,7 @@ def make_micro_batch_trainer(
         "max_grad_norm": 0.0,
         "restore_callback_states_from_checkpoint": True,
     }
-    return MicroBatchTrainer(
+    return cls(
         **{
             "model": keywords.pop("model", None) or make_model(case),
             "args": Arguments(str(output_dir), **{**defaults, **(settings or {})}),
@@ -106,6 +110,7 @@ def train_in_micro_batches(
     callbacks: list[Any] | None = None,
     rows: int = 64,
     data_collator: Callable = collate,
+    model: torch.nn.Module | None = None,
     **settings: Any,
 ) -> tuple[MicroBatchTrainer, list[dict[str, torch.Tensor]]]:
     """Trains a case, and gives the trainer and the gradients of each step."""
@@ -117,6 +122,7 @@ def train_in_micro_batches(
         callbacks=[*(callbacks or []), recorder],
         train_dataset=make_rows(case, rows),
         data_collator=data_collator,
+        model=model,
     )
     trainer.train()
     return trainer, recorder.steps

@@ -13,7 +13,7 @@ import torch
 from hf_elastic.training.batch_size import AdaptMicroBatchSize
 from hf_elastic.training.micro_batches import is_out_of_memory, run_micro_batches
 from tests.training import limited_worker
-from tests.training.cases import CASES, assert_same_gradients, collate, losses_of, make_model, make_rows
+from tests.training.cases import CASES, assert_same_gradients, collate, losses_of
 from tests.training.resource_cases import MicroBatchTrainer, make_micro_batch_trainer, train_in_micro_batches
 
 STEPS = {"sampling": "joint", "max_steps": 2, "learning_rate": 0.0, "per_device_train_batch_size": 16}
@@ -42,11 +42,10 @@ def train_with_room(folder: Path, room: int, case: str = "classification", **set
         MicroBatchTrainer.before_part = staticmethod(lambda part: None)
 
 
-@pytest.mark.parametrize("size", [1, 5, 16])
 @pytest.mark.parametrize("case", CASES)
-def test_micro_batches_change_neither_gradients_nor_losses(tmp_path, case, size):
+def test_micro_batches_change_neither_gradients_nor_losses(tmp_path, case):
     whole, expected = train_in_micro_batches(tmp_path, case, **STEPS)
-    parts, actual = train_in_micro_batches(tmp_path, case, micro_batch_size=size, **STEPS)
+    parts, actual = train_in_micro_batches(tmp_path, case, micro_batch_size=3, **STEPS)
     assert_same_gradients(actual, expected)
     for ours, theirs in zip(losses_of(parts), losses_of(whole), strict=True):
         assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-6)
@@ -207,10 +206,3 @@ def test_recovers_under_a_real_limit(tmp_path):
     assert f"Out of memory with {limited_worker.ROWS} rows" in result.stderr
     assert limited["size"] < limited_worker.ROWS
     assert_same_gradients([limited["limited"]], [limited["free"]])
-
-
-def test_make_model_is_the_same_every_time():
-    """What the comparison of trainings above relies on."""
-    first, second = (make_model("classification").state_dict() for _ in range(2))
-    assert all(torch.equal(first[name], second[name]) for name in first)
-    assert make_rows("classification", 3) == make_rows("classification", 3)

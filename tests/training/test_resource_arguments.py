@@ -29,7 +29,12 @@ def test_help_of_every_argument():
     assert all(ResourceArguments.__dataclass_fields__[name].metadata["help"] for name in own)
 
 
+GROWING = {"adapt_micro_batch_size": True, "keep_effective_batch": False, "max_examples": 100}
 STOPPING = {"early_stopping_min_gain": 0.1, "eval_strategy": "epoch", "metric_for_best_model": "loss"}
+
+
+def test_steps_of_growing_batches_are_at_most_those_of_the_first_size(tmp_path):
+    assert Arguments(str(tmp_path), per_device_train_batch_size=8, use_cpu=True, **GROWING).max_steps == 13
 
 
 @pytest.mark.parametrize(
@@ -47,6 +52,10 @@ STOPPING = {"early_stopping_min_gain": 0.1, "eval_strategy": "epoch", "metric_fo
             "gradient_accumulation_steps=4.*per_device_train_batch_size=32.*micro_batch_size=8",
         ),
         ({"adapt_micro_batch_size": True, "auto_find_batch_size": True}, "Leave out auto_find_batch_size"),
+        ({"keep_effective_batch": False, "max_examples": 9}, "Give adapt_micro_batch_size=True and max_examples"),
+        ({**GROWING, "max_examples": None}, "Give adapt_micro_batch_size=True and max_examples"),
+        ({**GROWING, "save_strategy": "epoch"}, "no ends of epochs.*'steps'"),
+        ({**GROWING, "train_sampling_strategy": "sequential"}, "no train_sampling_strategy='sequential'"),
         ({"adapt_num_random_subnets": True}, "Give max_minutes"),
         ({"adapt_num_random_subnets": True, "max_minutes": 1, "sampling": "joint"}, "sampling='joint'.*'sandwich'"),
         ({**STOPPING, "early_stopping_min_gain": -0.1}, "early_stopping_min_gain=-0.1 is negative"),
