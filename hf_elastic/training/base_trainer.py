@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 from transformers import PreTrainedModel, Trainer
 from transformers.trainer_utils import EvalLoopOutput, TrainOutput
 
@@ -15,6 +16,7 @@ from .arguments import ElasticTrainingArguments
 from .callbacks import callbacks_for, find_callback
 from .clipping import PercentileClipping, clip_adaptively, clippable_parameters
 from .complete_checkpoints import choose_checkpoint
+from .growing_batches import make_growing_dataloader
 from .loss_guard import LossGuard
 from .parameter_groups import with_parameter_groups
 from .provenance import RunRecord
@@ -60,6 +62,18 @@ class BaseTrainer(Trainer):
         if resume_from_checkpoint is True:
             resume_from_checkpoint = choose_checkpoint(self.args.output_dir, self.accelerator)
         return super().train(resume_from_checkpoint, **keywords)
+
+    def get_train_dataloader(self) -> DataLoader:
+        """The parent's loader, or one whose batches may grow."""
+        if self.args.keep_effective_batch:
+            return super().get_train_dataloader()
+        dataset, collator = self.train_dataset, self.data_collator
+        if hasattr(dataset, "column_names"):
+            dataset = self._remove_unused_columns(dataset, description="training")
+        else:
+            collator = self._get_collator_with_removed_columns(collator, description="training")
+        settings = {"collate_fn": collator, "num_workers": self.args.dataloader_num_workers}
+        return make_growing_dataloader(dataset, self.args, self.accelerator, **settings)
 
     def get_optimizer_cls_and_kwargs(
         self, args: ElasticTrainingArguments, model: PreTrainedModel | None = None

@@ -10,6 +10,7 @@ from .budget import TrainingBudget
 from .clipping import PercentileClipping
 from .early_stopping import CostAwareEarlyStopping
 from .group_lasso import GroupLasso
+from .growing_batches import AdaptBatchSize
 from .loss_guard import LossGuard
 from .subnet_number import AdaptSubnetNumber
 from .subnet_weights import RunningLosses
@@ -31,7 +32,7 @@ def callbacks_for(args: ElasticTrainingArguments) -> list[TrainerCallback]:
         (args.teacher_mixing == "validation", TeacherWeights, ()),
         (args.subnet_weighting == "by_loss", RunningLosses, ()),
         (args.group_penalty > 0, GroupLasso, (args.group_penalty,)),
-        (args.adapt_micro_batch_size, AdaptMicroBatchSize, ()),
+        (args.adapt_micro_batch_size, AdaptMicroBatchSize if args.keep_effective_batch else AdaptBatchSize, ()),
         (args.adapt_num_random_subnets, AdaptSubnetNumber, ()),
         (has_budget, TrainingBudget, ()),
         (args.early_stopping_min_gain is not None, CostAwareEarlyStopping, ()),

@@ -345,11 +345,12 @@ class ElasticTrainer(BaseTrainer):
                 # Not `loss_<name>_<kind>`, which is `loss_<name>` of a subnet called "small_task".
                 self._losses.add(f"{kind}_{name}", step, loss)
         if self.accelerator.sync_gradients:
-            sizes = self.sampler.sizes
+            sizes, counted = self.sampler.sizes, int(self.objective.counts[None].examples)
+            examples = counted * (1 if self.args.average_tokens_across_devices else self.args.world_size)
             passes = sum(sizes[name] for name in names) / sizes[self.full_name]
             for callback in self.callback_handler.callbacks:
                 if isinstance(callback, ResourceCallback):
-                    callback.on_examples(int(self.objective.counts[None].examples), passes)
+                    callback.on_examples(examples, passes)
         self._notes.clear()
 
     def evaluation_loop(
