@@ -17,7 +17,7 @@ from tests.training.resource_cases import train_in_micro_batches
 
 ROWS = 256
 LENGTH = 64
-ROOM = 80 * 2**20  # bytes; all rows at once need about 250 MiB
+ROOM = 80 * 2**20  # bytes; all rows at once need about 230 MiB
 
 
 def collate_long(rows):
