@@ -70,9 +70,8 @@ def run_task(task: str, options: argparse.Namespace, tokenizer) -> dict[str, dic
             args = fine_tuning_arguments(ElasticTrainingArguments, options.epochs, seed)
             for name, value in settings.items():
                 setattr(args, name, value)
-            trainer = ElasticTrainer(
-                first.model, args, teachers=[Teacher(each) for each in teachers[:number]], **common
-            )
+            used = [Teacher(each) for each in teachers[:number]]
+            trainer = ElasticTrainer(first.model, args, teachers=used, **common)
             trainer.train()
             trainer.evaluate(encoded["validation"])
             for size, metrics in trainer.subnet_metrics.items():

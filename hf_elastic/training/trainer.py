@@ -28,6 +28,7 @@ from .coverage import merge_metrics, trained_subnets, without_prefix
 from .distillation import Observation, token_mask
 from .distiller import Distiller, Source
 from .gradient_surgery import GradientSurgery
+from .growing_batches import AdaptBatchSize
 from .layer_drop import drop_layers
 from .loss_guard import LossGuard
 from .loss_log import LossLog
@@ -322,8 +323,9 @@ class ElasticTrainer(BaseTrainer):
         with distiller.observing(model) as attention:
             task, outputs = super().compute_loss(model, {**inputs, **extra}, True, num_items_in_batch)
         student = Observation.of(outputs, attention)
-        step, progress = self.state.global_step, min(self.state.global_step / self.state.max_steps, 1.0)
-        loss, parts = self.objective(name, subnet, task, student, inputs, step, progress)
+        loss, parts = self.objective(
+            name, subnet, task, student, inputs, self.state.global_step, self._training_progress()
+        )
         self._notes.append((name, {"loss": loss, **{f"{kind}_loss": part for kind, part in parts.items()}}, task))
         names = list(self._drawn)
         if name == names[0] and self.args.inplace_distillation:
@@ -331,6 +333,12 @@ class ElasticTrainer(BaseTrainer):
         if name == names[-1]:
             loss = loss + self._touch_parameters(model)
         return (loss, outputs) if return_outputs else loss
+
+    def _training_progress(self) -> float:
+        """The share of the training that is done, in [0, 1]."""
+        if (growing := find_callback(self, AdaptBatchSize)) is not None:
+            return min(growing.examples / self.args.max_examples, 1.0)
+        return min(self.state.global_step / self.state.max_steps, 1.0)
 
     def _note_step(self, loss: Tensor) -> None:
         """Keeps the losses of a batch for the log, and tells the callbacks what has run."""
