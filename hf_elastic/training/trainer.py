@@ -326,7 +326,8 @@ class ElasticTrainer(BaseTrainer):
         loss, parts = self.objective(
             name, subnet, task, student, inputs, self.state.global_step, self._training_progress()
         )
-        self._notes.append((name, {"loss": loss, **{f"{kind}_loss": part for kind, part in parts.items()}}, task))
+        losses = {"loss": loss.detach(), **{f"{kind}_loss": part.detach() for kind, part in parts.items()}}
+        self._notes.append((name, losses, task.detach()))
         names = list(self._drawn)
         if name == names[0] and self.args.inplace_distillation:
             distiller.sources.append(Source(student.detached()))
