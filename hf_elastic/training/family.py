@@ -91,6 +91,7 @@ def train_family(
     finetune_epochs: float = 0.0,
     rank_examples: int = 256,
     on_phase: Callable[[str], None] | None = None,
+    check: Callable[[ElasticTrainer], Any] | None = None,
     **trainer_arguments: Any,
 ) -> FamilyRun:
     """Trains all sizes of a supernet in one run.
@@ -117,7 +118,11 @@ def train_family(
             Training examples to rank the units by, rounded up to whole batches. 0 leaves the order as it is,
             which adapters of the projections need.
         on_phase (`Callable[[str], None]`, *optional*):
-            Called with the name of each phase when it begins: `"fine-tune"`, `"rank"`, `"co-train"`, `"evaluate"`.
+            Called with the name of each phase when it begins: `"check"`, `"fine-tune"`, `"rank"`, `"co-train"`,
+            `"evaluate"`.
+        check (`Callable[[ElasticTrainer], Any]`, *optional*):
+            Called with the trainer of all sizes before any training, which it stops by raising an error. E.g.
+            `lambda trainer: check_training(trainer, quick=True).raise_if_failed()`.
         **trainer_arguments:
             Other arguments of [`ElasticTrainer`], such as `teachers`.
 
@@ -137,6 +142,9 @@ def train_family(
         check_plain_weights(trainer.elastic_model)  # as the ranking does, but before the fine-tuning
     show_loss_only(trainer, "All sizes", passes=len(trainer.subnets))
     phases = _Phases(on_phase)
+    if check is not None:
+        with phases.timed("check"):
+            check(trainer)
     if finetune_epochs:
         with phases.timed("fine-tune"):
             finetuner = Trainer(model, _finetuning(args, finetune_epochs), **data)

@@ -1,6 +1,6 @@
 """A check of everything that a training needs, before it costs hours.
 
-What is distinctive: the checks use the trainer itself (its data, its steps, its checkpoints), and take everything back.
+What is distinctive: the checks use the trainer itself, its data, steps and checkpoints, and take everything back.
 """
 
 import time
@@ -42,7 +42,9 @@ _CHECKS = (
     _Check("loss", check_loss, ("sizes",), "Mend what stops the training step.", trains=True),
     _Check("checkpoint", check_checkpoint, ("sizes",), "Check that output_dir can be written to.", trains=True),
     _Check("memory", check_memory, ("sizes",), "Mend what stops the training step.", trains=True),
-    _Check("duration", check_duration, ("sizes",), "Give max_steps, or data with a length.", trains=True),
+    _Check(
+        "duration", check_duration, ("sizes",), "Give max_steps, or data with a length.", runs_model=False, trains=True
+    ),
 )
 
 

@@ -27,8 +27,6 @@ from .trials import make_trial
 _ROWS_AT_ONCE = 8
 _EVALUATED_ROWS = 32
 _COMPARED_STEPS = 100
-# A share of equally long rows from which on they have probably been cut.
-_CUT_SHARE = 0.01
 
 
 @dataclass
@@ -123,13 +121,13 @@ def check_data(flight: Preflight) -> Finding:
     for batch in batches:
         _check_tokens(batch, flight)
         _check_labels(batch, flight)
-    longest, share = int(rows.lengths.max()), rows.share_at_longest
+    longest, share = int(rows.lengths.max()), rows.cut_share
     total = "a stream of" if rows.total is None else f"{rows.total:,}"
     seen = f"{total} rows; {len(rows.lengths):,} of up to {longest} tokens looked at, {len(kept)} collated."
-    if _CUT_SHARE <= share < 1 and longest:
+    if 0 < share < 1:  # all of one length are packed or padded ones
         seen += f" {share:.0%} have exactly {longest} tokens and were probably cut."
     types = {name: str(value.dtype) for name, value in batches[0].items() if isinstance(value, Tensor)}
-    figures = {"rows": rows.total, "longest": longest, "share_at_longest": share, "columns": types}
+    figures = {"rows": rows.total, "longest": longest, "cut_share": share, "columns": types}
     return Finding(seen[0].upper() + seen[1:], figures)
 
 

@@ -15,6 +15,8 @@ SAMPLED_LENGTHS = 2000
 KEPT_ROWS = 64
 _COLUMN = "input_ids"
 _ROWS_AT_ONCE = 10_000
+# How many more rows have the length at which the others were cut than have one token less.
+_SPIKE = 3
 
 
 @dataclass(frozen=True)
@@ -65,9 +67,11 @@ class SampledRows:
         return [*self.rows, *self.longest]
 
     @property
-    def share_at_longest(self) -> float:
-        """The share of the rows that are exactly as long as the longest one."""
-        return float((self.lengths == self.lengths.max(initial=0)).mean()) if len(self.lengths) else 0.0
+    def cut_share(self) -> float:
+        """The share of the rows that were probably cut: a length that many have, and few have one token less."""
+        longest = self.lengths.max(initial=0)
+        number, one_less = ((self.lengths == length).sum() for length in (longest, longest - 1))
+        return float(number / len(self.lengths)) if number > _SPIKE * max(one_less, 1) and longest else 0.0
 
 
 def length_of(row: Any) -> int:
