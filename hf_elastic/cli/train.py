@@ -20,7 +20,7 @@ def train(
     overwrite: Overwrite = False,
     check: Annotated[
         bool,
-        typer.Option(help="Look at data, sizes and evaluation first. `hf-elastic check` tries the training, too."),
+        typer.Option(help="Check data, sizes and evaluation first; `hf-elastic check` also trains a little."),
     ] = True,
 ) -> None:
     """Train all sizes in one run: fine-tune the full model, rank its units, train the sizes together, evaluate."""

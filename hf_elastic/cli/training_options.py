@@ -1,4 +1,4 @@
-"""What a training is made of on the command line: the options that `train` and `check` share, and how they are read."""
+"""What a training is made of on the command line: the options that `train` and `check` share."""
 
 import inspect
 from collections.abc import Callable

@@ -143,8 +143,8 @@ def train_family(
     show_loss_only(trainer, "All sizes", passes=len(trainer.subnets))
     phases = _Phases(on_phase)
     if check is not None:
-        with phases.timed("check"):
-            check(trainer)
+        phases.announce("check")
+        check(trainer)
     if finetune_epochs:
         with phases.timed("fine-tune"):
             finetuner = Trainer(model, _finetuning(args, finetune_epochs), **data)
@@ -248,11 +248,14 @@ class _Phases:
         self.on_phase = on_phase
         self.seconds: dict[str, float] = {}
 
-    @contextmanager
-    def timed(self, name: str) -> Iterator[None]:
+    def announce(self, name: str) -> None:
         logger.info(f"Phase: {name}")
         if self.on_phase is not None:
             self.on_phase(name)
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        self.announce(name)
         start = time.perf_counter()
         yield
         self.seconds[name] = time.perf_counter() - start

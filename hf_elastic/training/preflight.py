@@ -42,9 +42,7 @@ _CHECKS = (
     _Check("loss", check_loss, ("sizes",), "Mend what stops the training step.", trains=True),
     _Check("checkpoint", check_checkpoint, ("sizes",), "Check that output_dir can be written to.", trains=True),
     _Check("memory", check_memory, ("sizes",), "Mend what stops the training step.", trains=True),
-    _Check(
-        "duration", check_duration, ("sizes",), "Give max_steps, or data with a length.", runs_model=False, trains=True
-    ),
+    _Check("duration", check_duration, ("sizes",), "Mend what stops the training step.", trains=True),
 )
 
 

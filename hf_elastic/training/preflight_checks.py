@@ -1,7 +1,7 @@
 """The checks before a training that take seconds: communication, data, sizes and evaluation. They only run forward."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -36,12 +36,10 @@ class Preflight:
     Args:
         trainer ([`ElasticTrainer`]): The trainer.
         steps (`int`): Steps in which the loss has to fall.
-        step_seconds (`dict[str, float]`): Seconds of a training step by the kind of its rows, as far as measured.
     """
 
     trainer: ElasticTrainer
     steps: int
-    step_seconds: dict[str, float] = field(default_factory=dict)
 
     @cached_property
     def trial(self) -> ElasticTrainer:

@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count, cycle, islice
@@ -35,8 +36,6 @@ _STEPS_TO_RESUME = 2
 _MEASURED_STEPS = 3
 # Of the memory; what is left is needed for batches of another shape.
 _FULL = 0.95
-# How much further a resumed training may be from an unbroken one than a second unbroken one is.
-_NOISE = 10
 _WITHOUT_WORKERS = {
     "dataloader_num_workers": 0,
     "dataloader_persistent_workers": False,
@@ -103,29 +102,27 @@ def check_checkpoint(flight: Preflight) -> Finding:
     if trainer.args.save_only_model:
         raise CheckSkipped("save_only_model=True: without the optimizer no training can be resumed.")
     steps = _STEPS_TO_RESUME
-    with _temporary_folder(trainer) as folder:
-        meter = _StepMeter()
-        unbroken = _train_and_save(trainer, folder, meter)
-        flight.step_seconds["ordinary"] = meter.typical_seconds
+    with _temporary_folder(trainer) as folder, _deterministic_kernels():
+        unbroken = _train_and_save(trainer, folder)
         checkpoint = folder / f"{PREFIX_CHECKPOINT_DIR}-{steps}"
         size = sum(file.stat().st_size for file in checkpoint.rglob("*") if file.is_file())
         free = shutil.disk_usage(folder).free
-        resumed = _train_and_save(trainer, folder, resume_from=checkpoint)
-        distance, noise = _distance(resumed, unbroken), 0.0
-        if distance:  # some kernels of a GPU add up in any order, which is not the checkpoint's fault
-            noise = _distance(_train_and_save(trainer, folder), unbroken)
+        distance = _distance(_train_and_save(trainer, folder, resume_from=checkpoint), unbroken)
+        noise = _distance(_train_and_save(trainer, folder), unbroken) if distance else 0.0
     figures = {"distance": distance, "noise": noise, "checkpoint_bytes": size, "free_bytes": free}
-    if distance > _NOISE * noise:
+    if distance and (noise == 0 or trainer.args.device.type == "cpu"):
+        repeated = f", and so has a second unbroken one, by {noise:.2g}" if noise else ""
         raise CheckFailed(
             f"A training resumed at step {steps} has other weights than an unbroken one after step {2 * steps}, by up "
-            f"to {distance:.2g}.",
-            "Look for random numbers outside of Python, NumPy and torch, e.g. a generator of the data set's or the "
-            "collator's own, and for callbacks whose state is not saved.",
+            f"to {distance:.2g}{repeated}.",
+            "Look for random numbers that do not come from Python, NumPy or torch, e.g. of a generator of the data "
+            "set or the collator, and for callbacks whose state is not saved.",
             figures,
         )
-    seen = f"up to the rounding of this machine ({noise:.1g})" if distance else "exactly"
+    # Some kernels add up in any order, which is not the checkpoint's fault.
+    alike = f"as closely ({distance:.1g}) as kernels allow that are not exact ({noise:.1g})" if distance else "exactly"
     return Finding(
-        f"{steps} steps after it was saved, a resumed training has the weights of an unbroken one {seen}. "
+        f"{steps} steps after it was saved, a resumed training has the weights of an unbroken one {alike}. "
         f"A checkpoint takes {size / 1e6:,.1f} MB, and {free / 1e9:,.0f} GB are free.",
         figures,
     )
@@ -154,8 +151,7 @@ def check_memory(flight: Preflight) -> Finding:
             "Set adapt_micro_batch_size=True or a micro_batch_size, activation_checkpointing=True or bf16=True, or "
             "cut the texts (max_length).",
         ) from None
-    flight.step_seconds["longest"] = meter.typical_seconds * args.gradient_accumulation_steps / accumulated
-    peak, seconds = meter.peak, flight.step_seconds["longest"]
+    peak, seconds = meter.peak, meter.typical_seconds * args.gradient_accumulation_steps / accumulated
     figures = {"used_bytes": peak.used, "limit_bytes": peak.limit, "seconds_per_step": seconds}
     seen = f"{what}: {peak.used / 1e9:.2f} of {peak.limit / 1e9:.2f} GB in use at the peak ({peak.share:.0%})"
     if peak.share > _FULL:
@@ -168,13 +164,12 @@ def check_memory(flight: Preflight) -> Finding:
 
 
 def check_duration(flight: Preflight) -> Finding:
-    """Projects how long the training takes, without evaluations and checkpoints."""
-    args, kind = flight.trainer.args, "ordinary" if "ordinary" in flight.step_seconds else "longest"
-    if kind not in flight.step_seconds:
-        raise CheckSkipped("No step was measured.")
-    trial = make_trial(flight.trainer, _WITHOUT_WORKERS)
-    steps = trial.set_initial_training_values(trial.args, trial.get_train_dataloader())[-1]
-    seconds = flight.step_seconds[kind]
+    """Runs steps on ordinary batches, and projects how long the training takes without evaluations and checkpoints."""
+    trainer, args, meter = flight.trainer, flight.trainer.args, _StepMeter()
+    trial = _make_training(trainer, {"max_steps": _MEASURED_STEPS}, [meter])
+    trial.train()
+    steps = trial.set_initial_training_values(args, trial.callback_handler.train_dataloader)[-1]
+    seconds = meter.typical_seconds
     total = steps * seconds
     seen = f"{steps:,} steps of {seconds:.2g} s: {_as_time(total)}, besides evaluations and checkpoints."
     if args.max_minutes is not None and 60 * args.max_minutes < total:
@@ -195,9 +190,7 @@ def _make_training(
     return trial
 
 
-def _train_and_save(
-    trainer: ElasticTrainer, folder: Path, meter: "_StepMeter | None" = None, resume_from: Path | None = None
-) -> dict[str, Tensor]:
+def _train_and_save(trainer: ElasticTrainer, folder: Path, resume_from: Path | None = None) -> dict[str, Tensor]:
     """Trains as a new process would, with a checkpoint in the middle, and gives the weights at the end."""
     settings = {
         "output_dir": str(folder),
@@ -207,7 +200,7 @@ def _train_and_save(
         "save_total_limit": None,
     }
     with restored(trainer):
-        trial = _make_training(trainer, settings, [] if meter is None else [meter])
+        trial = _make_training(trainer, settings, [])
         set_seed(trainer.args.seed)
         trial.train(resume_from_checkpoint=None if resume_from is None else str(resume_from))
         return {name: value.detach().to("cpu", copy=True) for name, value in trial.model.state_dict().items()}
@@ -234,6 +227,22 @@ def _temporary_folder(trainer: ElasticTrainer) -> Iterator[Path]:
         accelerator.wait_for_everyone()
         if accelerator.is_main_process:
             shutil.rmtree(folder[0])
+
+
+@contextmanager
+def _deterministic_kernels() -> Iterator[None]:
+    """Where torch has the choice, on a GPU, kernels that give the same sum each time."""
+    enabled, only_warns = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*deterministic")
+            torch.use_deterministic_algorithms(True, warn_only=True)
+            yield
+    finally:
+        torch.use_deterministic_algorithms(enabled, warn_only=only_warns)
 
 
 def _as_time(seconds: float) -> str:
