@@ -90,7 +90,8 @@ def check_training(trainer: ElasticTrainer, steps: int = 10, quick: bool = False
         raise ValueError("The trainer has no train_dataset, so that there is no training to check. Give it one.")
     flight, results = Preflight(trainer, steps), {}
     checks = [check for check in _CHECKS if not (quick and check.trains)]
-    for check in tqdm(checks, desc="Pre-flight", disable=trainer.args.disable_tqdm):
+    is_silent = trainer.args.disable_tqdm or not trainer.is_local_process_zero()
+    for check in tqdm(checks, desc="Pre-flight", disable=is_silent):
         missing = [name for name in check.needs if results[name].verdict != PASSED]
         if missing:
             result = CheckResult(check.name, SKIPPED, f"It needs {missing[0]} to pass.")

@@ -250,7 +250,7 @@ def _as_time(seconds: float) -> str:
     for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.0f} seconds"
+    return f"{seconds:.0f} s"
 
 
 class _LossWatcher(TrainerCallback):

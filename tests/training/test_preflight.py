@@ -16,6 +16,7 @@ from hf_elastic.training.preflight import check_training
 from hf_elastic.training.preflight_checks import Preflight
 from hf_elastic.training.preflight_report import CheckFailed, CheckResult, PreflightError, PreflightReport
 from hf_elastic.training.preflight_trainings import check_checkpoint, check_duration, check_memory
+from hf_elastic.training.trials import restored
 from tests.conftest import TINY
 from tests.training import preflight_worker
 from tests.training.cases import accuracy, collate, make_learnable_rows, make_model, make_rows, make_trainer
@@ -102,7 +103,8 @@ def test_a_training_that_works_passes_and_nothing_is_left_of_it(tmp_path):
 def test_a_checked_training_is_the_one_without_a_check(tmp_path):
     trainers = [make_checked_trainer(tmp_path / name, {"max_steps": 3}) for name in ("checked", "other")]
     check_training(trainers[0], quick=True)
-    check_duration(Preflight(trainers[0], 2))
+    with restored(trainers[0]):
+        check_duration(Preflight(trainers[0], 2))
     for trainer in trainers:
         torch.manual_seed(0)
         trainer.train()

@@ -3,15 +3,16 @@
 import pytest
 import torch
 
+from hf_elastic import ElasticConfig, ElasticForSequenceClassification
 from hf_elastic.training.trials import make_trial, restored
-from tests.training.cases import make_model, make_trainer
+from tests.conftest import TINY
+from tests.training.cases import make_trainer
 
 
 def make_teacher():
     """With another hidden size, so that the trainer learns projections to it."""
-    model = make_model("classification")
-    config = type(model.config)(**{**model.config.to_dict(), "hidden_size": 48, "subnets": {}})
-    return type(model)(config)
+    config = ElasticConfig(**{**TINY, "hidden_size": 48}, num_labels=3)
+    return ElasticForSequenceClassification(config)
 
 
 def test_feature_projections_are_trained_in_a_trial_and_left_alone(tmp_path):
@@ -42,4 +43,4 @@ def test_hooks_gradients_and_configuration_come_back_after_an_error(tmp_path):
     assert torch.equal(gradient, torch.ones_like(weight))
     assert not model._forward_hooks
     assert model.config.pad_token_id != 77
-    assert not model.is_activation_checkpointing if hasattr(model, "is_activation_checkpointing") else True
+    assert not model.is_activation_checkpointing
