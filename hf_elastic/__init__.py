@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .training.arguments import ElasticTrainingArguments
     from .training.collators import UnpaddingCollator
     from .training.learning_rate_finder import find_learning_rate
+    from .training.preflight import check_training
     from .training.teacher_inputs import TeacherInputsCollator, encode_for_teacher
     from .training.teachers import Teacher
     from .training.trainer import ElasticTrainer
@@ -58,6 +59,7 @@ _MODULES = {
     "ElasticTrainingArguments": "training.arguments",
     "ElasticTrainer": "training.trainer",
     "Teacher": "training.teachers",
+    "check_training": "training.preflight",
     "TeacherInputsCollator": "training.teacher_inputs",
     "UnpaddingCollator": "training.collators",
     "encode_for_teacher": "training.teacher_inputs",
@@ -78,6 +80,7 @@ __all__ = [
     "Teacher",
     "TeacherInputsCollator",
     "UnpaddingCollator",
+    "check_training",
     "convert",
     "copy_into_experts",
     "encode_for_teacher",

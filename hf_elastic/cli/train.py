@@ -1,12 +1,12 @@
 """`hf-elastic train`: from a checkpoint and labelled text to a trained supernet."""
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .display import console, metric_rows, show_phase, show_table
+<<<<<<< HEAD
 from .options import (
     ConfigName,
     Data,
@@ -23,15 +23,20 @@ from .options import (
     read_data,
     refuse_file,
 )
+=======
+from .options import OutputDir, Overwrite, check_output_dir
+from .training_options import TrainingOptions, takes_training_options
+
+if TYPE_CHECKING:
+    from ..training.trainer import ElasticTrainer
+>>>>>>> preflight
 
 
+@takes_training_options
 def train(
-    source: Annotated[
-        str,
-        typer.Argument(help="Folder or Hub id of a supernet, or of a BERT-type checkpoint.", callback=refuse_file),
-    ],
-    data: Data,
+    options: TrainingOptions,
     output_dir: OutputDir,
+<<<<<<< HEAD
     subnet: Subnets = None,
     recipe: Annotated[
         str | None, typer.Option(help="Name or file of a recipe, for sizes and settings that are not given here.")
@@ -63,15 +68,19 @@ def train(
         list[str] | None,
         typer.Option("--argument", "-a", help="Any other training argument, as NAME=VALUE; repeatable."),
     ] = None,
+=======
+>>>>>>> preflight
     overwrite: Overwrite = False,
+    check: Annotated[
+        bool,
+        typer.Option(help="Check data, sizes and evaluation first; `hf-elastic check` also trains a little."),
+    ] = True,
 ) -> None:
     """Train all sizes in one run: fine-tune the full model, rank its units, train the sizes together, evaluate."""
     check_output_dir(output_dir, overwrite)
-    from ..checkpoints import named_subnets
     from ..classification import describe_training, train_text_classifier
-    from ..hub.details import TrainingDetails
-    from ..recipes import Recipe, TrainingSettings
 
+<<<<<<< HEAD
     known = Recipe.load(recipe) if recipe else None
     settings = (known.training if known else TrainingSettings()).updated(
         max_length=max_length,
@@ -83,28 +92,34 @@ def train(
         train_rows=train_rows,
         seed=seed,
         other_arguments=read_arguments(argument),
+=======
+    inputs = options.read()
+    data, settings = inputs.data, inputs.settings
+    # On by default, because it takes seconds: a few forward passes, and no step of a training.
+    run = train_text_classifier(
+        inputs.source, data, settings, inputs.sizes, show_phase, _check_quickly if check else None
+>>>>>>> preflight
     )
-    sizes = choose_sizes(subnet, known.subnets if known else None, source)
-    console.print(f"Sizes: {', '.join(sizes or named_subnets(source))}.")
-    labelled = read_data(
-        data,
-        source,
-        regression,
-        split=split,
-        config_name=config_name,
-        validation=validation,
-        test=test,
-        text_columns=text_column,
-        label_column=label_column,
-        seed=settings.seed,
-    )
-    run = train_text_classifier(source, labelled, settings, sizes, show_phase)
     run.save(output_dir)
+<<<<<<< HEAD
     scored_on = "validation" if labelled.test is None else "test"
     details = known.card if known else TrainingDetails(dataset=Path(data).name)
     described = {"settings": describe_training(settings, run), "run": run.trainer.run_record}
     replace(details, dataset_split=scored_on, **described).save(output_dir)
+=======
+    scored_on = "validation" if data.test is None else "test"
+    details = replace(inputs.details, dataset_split=scored_on, settings=describe_training(settings, run))
+    details.save(output_dir)
+>>>>>>> preflight
     show_table(metric_rows(run.scores), f"Scores on the {len(run.trainer.eval_dataset)} rows of the {scored_on} data")
     console.print(
         f"The supernet lies in {output_dir}; `hf-elastic export {output_dir} -o family` makes a family of it."
     )
+
+
+def _check_quickly(trainer: "ElasticTrainer") -> None:
+    from ..training.preflight import check_training
+
+    report = check_training(trainer, quick=True)
+    report.raise_if_failed()
+    console.print(f"Data, sizes and evaluation are in order ({report.seconds:.1f} s).")

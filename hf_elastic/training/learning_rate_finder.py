@@ -1,21 +1,17 @@
 """A learning rate from a short trial: real training steps at growing rates, which leave no trace."""
 
-import copy
 import math
-import random
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
-from transformers.trainer_callback import CallbackHandler, DefaultFlowCallback
 
 from .progress import LossProgress
+from .trials import make_trial, restored
 
 # Width of the smoothing, in decades of the learning rate. It looks ahead as far as it looks back: a running average
 # would fall later than the loss does, and suggest too large a rate.
@@ -137,8 +133,8 @@ def find_learning_rate(
         )
     rates = [float(rate) for rate in np.geomspace(start, end, num_steps)]
     recorder = _LossRecorder(rates)
-    with _restored(trainer):
-        _make_trial(trainer, recorder).train()
+    with restored(trainer):
+        _make_growing_trial(trainer, recorder).train()
     return recorder.curve
 
 
@@ -170,61 +166,16 @@ class _LossRecorder(TrainerCallback):
             control.should_training_stop = True
 
 
-def _make_trial(trainer: Trainer, recorder: _LossRecorder) -> Trainer:
-    """A trainer of the same model and data that leaves files, callbacks and the attributes of the first one alone."""
-    trial = copy.copy(trainer)
-    trial.args = copy.copy(trainer.args)
-    values = {
-        "learning_rate": 1.0,  # which the schedule multiplies
-        "max_steps": len(recorder.rates),
-        "logging_strategy": "steps",
-        "logging_steps": 1,
-        "logging_nan_inf_filter": False,
-        "eval_strategy": "no",
-        "eval_on_start": False,
-        "save_strategy": "no",
-        "load_best_model_at_end": False,
-        "push_to_hub": False,
-    }
-    for name, value in values.items():
-        setattr(trial.args, name, value)
-    trial.model_init = trial.optimizer = trial.lr_scheduler = None
+def _make_growing_trial(trainer: Trainer, recorder: _LossRecorder) -> Trainer:
+    """A trial training whose learning rate is that of the recorder at each step."""
+    callbacks = [recorder]
+    if not trainer.args.disable_tqdm:
+        callbacks.append(LossProgress("Learning rate finder"))
+    settings = {"learning_rate": 1.0, "max_steps": len(recorder.rates)}  # the rate is what the schedule multiplies
+    trial = make_trial(trainer, settings, callbacks)
     if trial.optimizer_cls_and_kwargs is not None:
         optimizer_cls, optimizer_kwargs = trial.optimizer_cls_and_kwargs
         trial.optimizer_cls_and_kwargs = optimizer_cls, {**optimizer_kwargs, "lr": 1.0}
-    callbacks = [DefaultFlowCallback(), recorder]
-    if not trial.args.disable_tqdm:
-        callbacks.append(LossProgress("Learning rate finder"))
-    trial.callback_handler = CallbackHandler(callbacks, trial.model, trial.processing_class, None, None)
-    trial.control = TrainerControl()
     after_last = [*recorder.rates, recorder.rates[-1]]  # the schedule takes a step after the last update, too
     trial.lr_scheduler = LambdaLR(trial.create_optimizer(), after_last.__getitem__)
     return trial
-
-
-@contextmanager
-def _restored(trainer: Trainer) -> Iterator[None]:
-    """Gives the model, the gradient scaler and the sources of random numbers back what they had."""
-    model, scaler, device = trainer.model, trainer.accelerator.scaler, trainer.args.device
-    tensors = [*(parameter for parameter in model.parameters() if parameter.requires_grad), *model.buffers()]
-    values = [tensor.detach().to("cpu", copy=True) for tensor in tensors]
-    training = {module: module.training for module in model.modules()}
-    attributes = vars(model).copy()  # mixed precision replaces `forward`
-    scale = None if scaler is None else copy.deepcopy(scaler.state_dict())
-    python, numpy = random.getstate(), np.random.get_state()
-    try:
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            yield
-    finally:
-        with torch.no_grad():
-            for tensor, value in zip(tensors, values, strict=True):
-                tensor.copy_(value)
-        vars(model).clear()
-        vars(model).update(attributes)
-        for module, was_training in training.items():
-            module.training = was_training
-        if scaler is not None:
-            scaler.load_state_dict(scale)
-        random.setstate(python)
-        np.random.set_state(numpy)
-        trainer.accelerator.free_memory()  # of the trial's optimizer
