@@ -18,6 +18,7 @@ from .options import (
     Subnets,
     TextColumns,
     choose_sizes,
+    read_arguments,
     read_data,
     refuse_file,
 )
@@ -74,6 +75,10 @@ class TrainingOptions:
     ] = None
     train_rows: Annotated[int | None, typer.Option(help="Training rows to use. (default: all)")] = None
     seed: Annotated[int | None, typer.Option(help="Seed of everything that is drawn. (default: 42)")] = None
+    argument: Annotated[
+        list[str] | None,
+        typer.Option("--argument", "-a", help="Any other training argument, as NAME=VALUE. Repeat it."),
+    ] = None
 
     def read(self) -> TrainingInputs:
         """Reads recipe and data, and tells the sizes."""
@@ -91,6 +96,7 @@ class TrainingOptions:
             rank_examples=self.rank_examples,
             train_rows=self.train_rows,
             seed=self.seed,
+            other_arguments=read_arguments(self.argument),
         )
         sizes = choose_sizes(self.subnet, known.subnets if known else None, self.source)
         console.print(f"Sizes: {', '.join(sizes or named_subnets(self.source))}.")
