@@ -5,6 +5,7 @@ surround an evaluation or a checkpoint, to clip, and to judge a step before the 
 """
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from torch import Tensor, nn
@@ -21,7 +22,7 @@ from .loss_guard import LossGuard
 from .parameter_groups import with_parameter_groups
 from .provenance import RunRecord
 from .training_statistics import TrainingStatistics
-from .weight_averaging import WeightAveraging, averaged_weights
+from .weight_averaging import WeightAveraging
 
 
 class BaseTrainer(Trainer):
@@ -106,16 +107,21 @@ class BaseTrainer(Trainer):
             guard.check_step(self, norm)
         return norm
 
+    def averaged_weights(self) -> AbstractContextManager[None]:
+        """Gives the model the averaged weights until the block ends, if the training averages them."""
+        averaging = find_callback(self, WeightAveraging)
+        return nullcontext() if averaging is None else averaging.applied(self.model)
+
     def evaluation_loop(self, *positional: Any, **keywords: Any) -> EvalLoopOutput:
         """The parent's loop, with averaged weights if the training averages them."""
-        with averaged_weights(self):
+        with self.averaged_weights():
             return super().evaluation_loop(*positional, **keywords)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Saves the model, with averaged weights if the training averages them, and a record of the run."""
         if self.args.should_save:  # before the parent, which pushes to the Hub
             self.run_record.save(self.args.output_dir if output_dir is None else output_dir)
-        with averaged_weights(self):
+        with self.averaged_weights():
             super().save_model(output_dir, _internal_call)
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from hf_elastic.training.loss_guard import LossGuard
-from tests.training.guarded import make_batches, make_guarded_trainer, weights_of
+from tests.training.guarded import guard_of, make_batches, make_guarded_trainer, weights_of
 
 
 def run(folder: Path, batch_size: int) -> dict[str, Any]:
@@ -27,7 +26,7 @@ def run(folder: Path, batch_size: int) -> dict[str, Any]:
             optim="sgd",
         )
         trainer.train()
-        runs[policy] = (LossGuard.of(trainer).bad_steps, weights_of(trainer))
+        runs[policy] = (guard_of(trainer).bad_steps, weights_of(trainer))
     return {"runs": runs, "processes": trainer.accelerator.num_processes}
 
 

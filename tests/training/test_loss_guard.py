@@ -20,6 +20,7 @@ from tests.training.cases import make_rows
 from tests.training.guarded import (
     BATCH,
     assert_same_weights,
+    guard_of,
     make_batches,
     make_guarded_trainer,
     weights_of,
@@ -88,7 +89,7 @@ def test_a_skipped_step_is_as_if_it_had_not_been(tmp_path, optimizer, settings):
     reference.train()
     assert skipping.state.global_step == reference.state.global_step + 1
     assert_same_weights(weights_of(skipping), weights_of(reference))
-    assert LossGuard.of(skipping).bad_steps == 1
+    assert guard_of(skipping).bad_steps == 1
 
 
 def test_the_schedule_goes_on_when_a_step_is_skipped(tmp_path):
@@ -156,7 +157,7 @@ def test_each_further_bad_step_goes_one_checkpoint_further_back(tmp_path):
         save_steps=1,
     )
     trainer.train()
-    assert LossGuard.of(trainer).bad_steps == 2  # steps 4 and 5
+    assert guard_of(trainer).bad_steps == 2  # steps 4 and 5
     assert_same_weights(weights.steps[4], weights.steps[1])
     assert all(torch.isfinite(value).all() for value in weights_of(trainer).values())
 
@@ -188,7 +189,7 @@ def test_too_many_bad_steps_in_a_row_stop_the_training(tmp_path):
     trainer = make_guarded_trainer(tmp_path, make_batches(6, bad=(0, 2, 3, 4)), on_bad_step="skip", max_bad_steps=2)
     with pytest.raises(DivergenceError, match="Step 5 is bad.*the 2 steps before.*max_bad_steps"):
         trainer.train()
-    assert LossGuard.of(trainer).bad_steps == 4
+    assert guard_of(trainer).bad_steps == 4
 
 
 def test_ignoring_lets_everything_through(tmp_path):
@@ -208,8 +209,8 @@ def test_a_spike_is_skipped(tmp_path):
     skipping.train()
     reference = make_guarded_trainer(tmp_path, without(rows, 6), learning_rate=0.01)
     reference.train()
-    assert LossGuard.of(skipping).bad_steps == 1
-    assert len(LossGuard.of(skipping).recent_losses) == 4
+    assert guard_of(skipping).bad_steps == 1
+    assert len(guard_of(skipping).recent_losses) == 4
     assert_same_weights(weights_of(skipping), weights_of(reference))
 
 
@@ -218,7 +219,7 @@ def test_there_are_no_spikes_before_the_window_is_full(tmp_path):
     rows[2 * BATCH]["labels"] = 1000.0
     trainer = make_guarded_trainer(tmp_path, rows, spike_factor=2.0, spike_window=4)
     trainer.train()
-    assert LossGuard.of(trainer).bad_steps == 0
+    assert guard_of(trainer).bad_steps == 0
 
 
 @pytest.mark.parametrize("restores_callbacks", [False, True])
@@ -234,8 +235,8 @@ def test_a_resumed_training_remembers(tmp_path, restores_callbacks):
     shutil.copytree(tmp_path / "unbroken" / "checkpoint-4", tmp_path / "resumed" / "checkpoint-4")
     resumed = make_guarded_trainer(tmp_path / "resumed", rows, **settings)
     resumed.train(resume_from_checkpoint=True)
-    assert LossGuard.of(unbroken).bad_steps == 3
-    assert LossGuard.of(resumed).state() == LossGuard.of(unbroken).state()
+    assert guard_of(unbroken).bad_steps == 3
+    assert guard_of(resumed).state() == guard_of(unbroken).state()
     assert_same_weights(weights_of(resumed), weights_of(unbroken))
 
 
@@ -258,7 +259,7 @@ def test_gradients_that_the_scaler_skips_are_not_bad(tmp_path):
     norms = [log["grad_norm"] for log in trainer.state.log_history if "grad_norm" in log]
     assert not math.isfinite(norms[0]) and math.isfinite(norms[-1])
     assert scaler.get_scale() < 2.0**127
-    assert LossGuard.of(trainer).bad_steps == 0
+    assert guard_of(trainer).bad_steps == 0
     assert not torch.equal(weights_of(trainer)["classifier.weight"], before["classifier.weight"])
 
 
@@ -271,7 +272,7 @@ def test_a_bad_loss_is_left_out_with_a_scaler(tmp_path):
     skipping.train()
     reference = make_guarded_trainer(tmp_path, without(rows, 2, 4))
     reference.train()
-    assert LossGuard.of(skipping).bad_steps == 2
+    assert guard_of(skipping).bad_steps == 2
     for name, value in weights_of(reference).items():
         torch.testing.assert_close(weights_of(skipping)[name], value)
 
@@ -282,7 +283,7 @@ def test_a_training_that_began_without_a_guard_is_resumed_with_one(tmp_path):
     make_guarded_trainer(tmp_path, rows, on_bad_step="ignore", **settings).train()
     resumed = make_guarded_trainer(tmp_path, rows, **settings)
     resumed.train(str(tmp_path / "checkpoint-2"))
-    assert LossGuard.of(resumed).saved_steps == [2, 4]
+    assert guard_of(resumed).saved_steps == [2, 4]
 
 
 def test_a_second_training_starts_afresh(tmp_path):
@@ -290,7 +291,7 @@ def test_a_second_training_starts_afresh(tmp_path):
     trainer.train()
     trainer.train_dataset = make_rows("regression", 2 * BATCH)
     trainer.train()
-    assert LossGuard.of(trainer).bad_steps == 0
+    assert guard_of(trainer).bad_steps == 0
 
 
 def test_two_processes_leave_out_what_one_of_them_sees(tmp_path):
