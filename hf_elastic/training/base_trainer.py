@@ -14,13 +14,14 @@ from transformers import PreTrainedModel, Trainer
 from transformers.trainer_utils import EvalLoopOutput, TrainOutput
 
 from .arguments import ElasticTrainingArguments
-from .callbacks import callbacks_for, find_callback
+from .callbacks import callbacks_for, find_callback, find_callbacks
 from .clipping import PercentileClipping, clip_adaptively, clippable_parameters
 from .complete_checkpoints import choose_checkpoint
 from .growing_batches import make_growing_dataloader
 from .loss_guard import LossGuard
 from .parameter_groups import with_parameter_groups
 from .provenance import RunRecord
+from .stored_callback import StoredCallback
 from .training_statistics import TrainingStatistics
 from .weight_averaging import WeightAveraging
 
@@ -126,12 +127,10 @@ class BaseTrainer(Trainer):
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)
-        averaging = find_callback(self, WeightAveraging)
-        if averaging is not None and self.args.should_save:
-            averaging.save(output_dir, self.model)
+        for callback in find_callbacks(self, StoredCallback) if self.args.should_save else ():
+            callback.save(output_dir, self.model)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
-        averaging = find_callback(self, WeightAveraging)
-        if averaging is not None and checkpoint is not None:
-            averaging.load(checkpoint, self.model)
+        for callback in find_callbacks(self, StoredCallback) if checkpoint is not None else ():
+            callback.load(checkpoint, self.model)

@@ -135,7 +135,7 @@ class LossGuard(TrainerCallback, ExportableState):
             raise DivergenceError(
                 f"{seen} So were the {args.max_bad_steps} steps before, as many as max_bad_steps allows. {_REMEDIES}"
             )
-        trainer.model_wrapped.zero_grad(set_to_none=True)
+        trainer.optimizer.zero_grad(set_to_none=True)  # it may train more than the model
         checkpoint = self._choose_checkpoint(trainer) if args.on_bad_step == "rollback" else None
         if checkpoint is not None:
             roll_back(trainer, checkpoint)

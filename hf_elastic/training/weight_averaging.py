@@ -11,17 +11,18 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, get_swa_multi_avg_fn
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerControl, TrainerState, TrainingArguments
 from transformers.utils import logging
 
 from .argument_checks import check_choice
+from .stored_callback import StoredCallback
 
 logger = logging.get_logger(__name__)
 
 TRAINING_WEIGHTS_NAME = "training_weights.safetensors"
 
 
-class WeightAveraging(TrainerCallback):
+class WeightAveraging(StoredCallback):
     """Averages the trainable weights after each optimizer step.
 
     The average is what is evaluated and saved, and what the model has when the training ends; the training goes on

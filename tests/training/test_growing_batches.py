@@ -4,10 +4,9 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from hf_elastic.training.budget import TrainingBudget
-from hf_elastic.training.growing_batches import AdaptBatchSize, ResizableBatchSampler, make_growing_dataloader
-from tests.training.cases import GradientRecorder, assert_same_gradients
-from tests.training.resource_cases import MicroBatchTrainer, make_micro_batch_trainer
+from hf_elastic.training.callbacks import find_callback
+from hf_elastic.training.growing_batches import AdaptBatchSize, ResizableBatchSampler
+from tests.training.cases import GradientRecorder, assert_same_gradients, logged, make_trainer
 
 
 def draw(sampler, number, changes=()):
@@ -45,19 +44,6 @@ def test_two_processes_share_each_batch():
     assert [ours + theirs for ours, theirs in zip(first, second, strict=True)] == whole
 
 
-class GrowingTrainer(MicroBatchTrainer):
-    """A trainer with a growing loader."""
-
-    def get_train_dataloader(self):
-        return make_growing_dataloader(
-            self.train_dataset,
-            self.args,
-            self.accelerator,
-            collate_fn=self.data_collator,
-            num_workers=self.args.dataloader_num_workers,
-        )
-
-
 class Sizes(TrainerCallback):
     """Sets the size at some steps, in place of the memory, if it has any; and writes down each step."""
 
@@ -65,7 +51,7 @@ class Sizes(TrainerCallback):
         self.sizes, self.rates = sizes, []
 
     def on_step_end(self, args, state, control, lr_scheduler=None, **kwargs):
-        adapt = next(c for c in self.trainer.callback_handler.callbacks if isinstance(c, AdaptBatchSize))
+        adapt = find_callback(self.trainer, AdaptBatchSize)
         if self.sizes is not None:
             adapt.rule.steps_below = 0
             adapt.rule.size = adapt.sampler.size = self.sizes.get(state.global_step, adapt.rule.size)
@@ -73,7 +59,7 @@ class Sizes(TrainerCallback):
 
     @property
     def epochs(self):
-        return [log["epoch"] for log in self.trainer.state.log_history if "loss" in log]
+        return logged(self.trainer, "epoch")
 
 
 def train(folder, sizes, resume=None, **settings):
@@ -88,12 +74,8 @@ def train(folder, sizes, resume=None, **settings):
         "save_steps": 1,
     }
     watch, recorder = Sizes(sizes), GradientRecorder()
-    trainer = make_micro_batch_trainer(
-        folder,
-        settings={**defaults, **settings},
-        callbacks=[AdaptBatchSize(), TrainingBudget(), watch, recorder],
-        cls=GrowingTrainer,
-    )
+    trainer = make_trainer(folder, settings={**defaults, **settings}, callbacks=[recorder])
+    trainer.add_callback(watch)  # behind those of the trainer
     watch.trainer = trainer
     trainer.train(resume_from_checkpoint=resume and str(resume))
     return trainer, watch, recorder.steps
@@ -135,12 +117,12 @@ def test_progress_counts_examples(tmp_path):
 
 def test_batches_grow_with_the_memory_and_never_fall_under_what_was_asked_for(tmp_path):
     roomy, _, _ = train(tmp_path, None, max_examples=100, save_strategy="no")
-    sizes = [log["batch_size"] for log in roomy.state.log_history if "loss" in log]
+    sizes = logged(roomy, "batch_size")
     assert sizes[:3] == [8, 8, 9]
     assert max(sizes) > 9
     tight, _, _ = train(tmp_path, None, max_examples=40, memory_threshold=1e-6, save_strategy="no")
-    assert {log["batch_size"] for log in tight.state.log_history if "loss" in log} == {8}
-    assert [log["micro_batch_size"] for log in tight.state.log_history if "loss" in log] == [7, 6, 5, 4, 3]
+    assert set(logged(tight, "batch_size")) == {8}
+    assert logged(tight, "micro_batch_size") == [7, 6, 5, 4, 3]
 
 
 def test_schedulers_that_count_steps(tmp_path):

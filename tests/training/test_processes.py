@@ -9,8 +9,7 @@ import torch
 
 from hf_elastic.training.processes import any_process, average_gradients, max_over_processes
 from tests.training import resource_worker
-from tests.training.cases import assert_same_gradients
-from tests.training.resource_cases import train_in_micro_batches
+from tests.training.cases import assert_same_gradients, train
 from tests.training.test_trainer_distributed import free_port, repository
 
 CPU = torch.device("cpu")
@@ -43,7 +42,7 @@ def two_processes(tmp_path_factory):
 
 
 def test_where_one_process_runs_out_of_memory_all_repeat(two_processes, tmp_path):
-    _, expected = train_in_micro_batches(tmp_path, per_device_train_batch_size=16, **resource_worker.SETTINGS)
+    _, expected = train(tmp_path, per_device_train_batch_size=16, **resource_worker.SETTINGS)
     assert_same_gradients(two_processes["gradients"], expected)
 
 
