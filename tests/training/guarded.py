@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import PreTrainedModel
 
 from hf_elastic import ElasticTrainer
 from hf_elastic.modeling.modeling_elastic import ElasticPreTrainedModel
@@ -28,6 +29,7 @@ def make_guarded_trainer(
     rows: list[dict[str, Any]],
     model: ElasticPreTrainedModel | None = None,
     callbacks: list[Any] | None = None,
+    teachers: list[PreTrainedModel] | None = None,
     **settings: Any,
 ) -> ElasticTrainer:
     """One epoch over the rows in their order, at a constant learning rate."""
@@ -48,6 +50,7 @@ def make_guarded_trainer(
         train_dataset=rows,
         eval_dataset=make_rows("regression", 8, seed=1),
         callbacks=callbacks,
+        teachers=teachers,
     )
 
 

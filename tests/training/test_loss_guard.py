@@ -1,22 +1,18 @@
 """Every policy against a training that never saw the bad batch."""
 
 import math
-import os
 import shutil
-import socket
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from transformers import TrainerCallback
 
 from hf_elastic import ElasticTrainer
+from hf_elastic.training.callbacks import find_callback
 from hf_elastic.training.loss_guard import DivergenceError, LossGuard
-from tests.training import guarded_worker
-from tests.training.cases import make_rows
+from hf_elastic.training.subnet_weights import RunningLosses
+from tests.training import bad_steps
+from tests.training.cases import NAMES, losses_of, make_rows
 from tests.training.guarded import (
     BATCH,
     assert_same_weights,
@@ -25,23 +21,7 @@ from tests.training.guarded import (
     make_guarded_trainer,
     weights_of,
 )
-
-
-def run_two_processes(script: str, folder: Path) -> list[dict[str, Any]]:
-    """Runs a script with torchrun, and reads what each process wrote."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", str(port)]
-    result = subprocess.run(
-        [*command, "--log-dir", str(folder), script, str(folder)],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert result.returncode == 0, result.stderr[-4000:]
-    return [torch.load(folder / f"result-{rank}.pt", weights_only=True) for rank in range(2)]
+from tests.training.teacher_cases import make_teacher
 
 
 def without(rows: list, *batches: int) -> list:
@@ -77,6 +57,7 @@ class SpoilWeights(TrainerCallback):
         ("adamw_torch", {"max_grad_norm": 0.0}),
         ("sgd", {"gradient_accumulation_steps": 2}),
         ("adafactor", {}),
+        ("adamw_torch", {"group_penalty": 0.1}),
     ],
 )
 def test_a_skipped_step_is_as_if_it_had_not_been(tmp_path, optimizer, settings):
@@ -90,6 +71,44 @@ def test_a_skipped_step_is_as_if_it_had_not_been(tmp_path, optimizer, settings):
     assert skipping.state.global_step == reference.state.global_step + 1
     assert_same_weights(weights_of(skipping), weights_of(reference))
     assert guard_of(skipping).bad_steps == 1
+
+
+def test_a_skipped_step_leaves_projections_of_features_alone(tmp_path):
+    """They are optimized beside the model, whose gradients alone would not be all that is dropped."""
+    rows, trainers = make_batches(4, bad=(1,)), []
+    for data in (rows, without(rows, 1)):
+        teacher = make_teacher(num_labels=1)
+        trainers.append(make_guarded_trainer(tmp_path, data, teachers=[teacher], on_bad_step="skip"))
+        trainers[-1].train()
+    weights = [trainer.projection_training.projections.state_dict() for trainer in trainers]
+    assert_same_weights(*weights)
+    assert_same_weights(*(weights_of(trainer) for trainer in trainers))
+
+
+def test_a_skipped_step_is_not_in_the_running_losses(tmp_path):
+    rows = make_batches(4, bad=(1,))
+    trainer = make_guarded_trainer(tmp_path, rows, on_bad_step="skip", subnet_weighting="by_loss")
+    trainer.train()
+    means = find_callback(trainer, RunningLosses).means
+    assert len(means) == 4 and all(map(math.isfinite, means.values()))
+    assert all(torch.isfinite(value).all() for value in weights_of(trainer).values())
+
+
+def test_the_guard_compares_the_mean_of_the_sizes(tmp_path):
+    trainer = make_guarded_trainer(tmp_path, make_batches(2), spike_factor=1e6, gradient_accumulation_steps=2)
+    trainer.train()
+    (log,) = losses_of(trainer)
+    mean = sum(log[f"loss_{name}"] for name in NAMES) / len(NAMES)
+    assert guard_of(trainer).recent_losses == pytest.approx([mean])
+
+
+def test_a_training_after_one_that_stopped_logs_only_its_own(tmp_path):
+    trainer = make_guarded_trainer(tmp_path, make_batches(2, bad=(0,)))
+    with pytest.raises(DivergenceError):
+        trainer.train()
+    trainer.train_dataset = make_batches(2)
+    trainer.train()
+    assert all(math.isfinite(value) for log in losses_of(trainer) for value in log.values())
 
 
 def test_the_schedule_goes_on_when_a_step_is_skipped(tmp_path):
@@ -128,6 +147,21 @@ def test_rolling_back_goes_on_with_the_next_data(tmp_path):
     reference.train()
     assert rolling.state.global_step == 8
     assert_same_weights(weights_of(rolling), weights_of(reference))
+
+
+def test_averaged_weights_are_rolled_back_too(tmp_path):
+    """The fourth step goes back to the weights of the second one, which the average takes in once more."""
+    settings = {"on_bad_step": "rollback", "save_strategy": "steps", "save_steps": 2}
+    settings |= {"weight_averaging": "ema", "ema_decay": 0.7}
+    weights = WeightsAt()
+    trainer = make_guarded_trainer(tmp_path, make_batches(6, bad=(3,)), callbacks=[weights], **settings)
+    trainer.train()
+    assert_same_weights(weights.steps[3], weights.steps[1])
+    average = {name: value.double() for name, value in weights.steps[0].items()}
+    for step in (1, 3, 4, 5):
+        average = {name: 0.7 * average[name] + 0.3 * value.double() for name, value in weights.steps[step].items()}
+    for name, value in weights_of(trainer).items():
+        torch.testing.assert_close(value.double(), average[name], rtol=1e-5, atol=1e-6)
 
 
 def test_the_learning_rate_is_not_rolled_back(tmp_path):
@@ -294,14 +328,14 @@ def test_a_second_training_starts_afresh(tmp_path):
     assert guard_of(trainer).bad_steps == 0
 
 
-def test_two_processes_leave_out_what_one_of_them_sees(tmp_path):
+def test_two_processes_leave_out_what_one_of_them_sees(two_processes, tmp_path):
     """The row without a label is the last of a batch of two processes, hence only the second one has it."""
-    results = run_two_processes(guarded_worker.__file__, tmp_path)
-    expected = guarded_worker.run(tmp_path / "one", batch_size=BATCH)
+    results = [each["bad steps"] for each in two_processes]
+    expected = bad_steps.run(tmp_path, batch_size=BATCH)
     assert [result["processes"] for result in (*results, expected)] == [2, 2, 1]
-    for policy, (bad_steps, weights) in expected["runs"].items():
-        assert bad_steps == 1
+    for policy, (number, weights) in expected["runs"].items():
+        assert number == 1
         for result in results:
-            assert result["runs"][policy][0] == bad_steps
+            assert result["runs"][policy][0] == number
             for name, value in weights.items():
                 torch.testing.assert_close(result["runs"][policy][1][name], value, rtol=1e-4, atol=1e-5)

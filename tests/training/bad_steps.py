@@ -1,13 +1,7 @@
-"""Run by torchrun in two processes: trains with a bad batch under two policies, and writes down what each process has.
+"""Trainings with a bad batch under two policies, in one process or several."""
 
-torchrun --nproc_per_node 2 guarded_worker.py FOLDER
-"""
-
-import sys
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from tests.training.guarded import guard_of, make_batches, make_guarded_trainer, weights_of
 
@@ -28,15 +22,3 @@ def run(folder: Path, batch_size: int) -> dict[str, Any]:
         trainer.train()
         runs[policy] = (guard_of(trainer).bad_steps, weights_of(trainer))
     return {"runs": runs, "processes": trainer.accelerator.num_processes}
-
-
-def main() -> None:
-    folder = Path(sys.argv[1])
-    torch.set_num_threads(1)
-    result = run(folder / "two", batch_size=2)
-    torch.save(result, folder / f"result-{torch.distributed.get_rank()}.pt")
-    torch.distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()
