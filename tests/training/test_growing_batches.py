@@ -6,7 +6,14 @@ from transformers import TrainerCallback
 
 from hf_elastic.training.callbacks import find_callback
 from hf_elastic.training.growing_batches import AdaptBatchSize, ResizableBatchSampler
-from tests.training.cases import GradientRecorder, assert_same_gradients, logged, make_trainer
+from tests.training.cases import (
+    GradientRecorder,
+    assert_same_gradients,
+    logged,
+    losses_of,
+    make_rows,
+    make_trainer,
+)
 
 
 def draw(sampler, number, changes=()):
@@ -123,6 +130,40 @@ def test_batches_grow_with_the_memory_and_never_fall_under_what_was_asked_for(tm
     tight, _, _ = train(tmp_path, None, max_examples=40, memory_threshold=1e-6, save_strategy="no")
     assert set(logged(tight, "batch_size")) == {8}
     assert logged(tight, "micro_batch_size") == [7, 6, 5, 4, 3]
+
+
+def test_streams_are_refused_before_the_training(tmp_path):
+    settings = {"adapt_micro_batch_size": True, "keep_effective_batch": False, "max_examples": 8}
+    with pytest.raises(ValueError, match="draws examples by index, which a Stream does not give.*streaming=True"):
+        make_trainer(tmp_path, settings=settings, train_dataset=Stream())
+    datasets = pytest.importorskip("datasets")
+    stream = datasets.Dataset.from_list(make_rows("classification", 8)).to_iterable_dataset()
+    with pytest.raises(ValueError, match="which a IterableDataset does not give"):
+        make_trainer(tmp_path, settings=settings, train_dataset=stream)
+
+
+class Stream(torch.utils.data.IterableDataset):
+    """Examples that have a number, and no order."""
+
+    def __len__(self):
+        return 8
+
+    def __iter__(self):
+        yield from make_rows("classification", 8)
+
+
+def test_the_losses_of_others_count_by_the_examples(tmp_path):
+    """Every batch is twice as large as the first size, from the third one on."""
+    settings = {"sampling": "joint", "learning_rate": 0.0, "max_examples": 64, "save_strategy": "no"}
+    settings |= {"distillation_weight": 1.0, "distillation_weight_end": 0.0, "distillation_schedule": "linear"}
+    trainer, watch, _ = train(tmp_path, {1: 16}, **settings, hidden_weight=0.0, task_weight=0.0, task_weight_end=1.0)
+    shares, sizes = [], logged(trainer, "batch_size")
+    for log in losses_of(trainer):
+        task, others = log["task_loss_tiny"], log["distillation_loss_tiny"]
+        shares.append((log["loss_tiny"] - others) / (task - others))
+    done = [round(epoch * 64) for epoch in watch.epochs]
+    assert shares == pytest.approx([0.0, *(number / 64 for number in done[:-1])], abs=1e-4)
+    assert done == [8, 16, 32, 48, 64] and sizes[-1] == 16
 
 
 def test_schedulers_that_count_steps(tmp_path):
