@@ -5,6 +5,7 @@ surround an evaluation or a checkpoint, to clip, and to judge a step before the 
 """
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from torch import Tensor, nn
@@ -13,15 +14,16 @@ from transformers import PreTrainedModel, Trainer
 from transformers.trainer_utils import EvalLoopOutput, TrainOutput
 
 from .arguments import ElasticTrainingArguments
-from .callbacks import callbacks_for, find_callback
+from .callbacks import callbacks_for, find_callback, find_callbacks
 from .clipping import PercentileClipping, clip_adaptively, clippable_parameters
 from .complete_checkpoints import choose_checkpoint
-from .growing_batches import make_growing_dataloader
+from .growing_batches import check_growing_data, make_growing_dataloader
 from .loss_guard import LossGuard
 from .parameter_groups import with_parameter_groups
 from .provenance import RunRecord
+from .stored_callback import StoredCallback
 from .training_statistics import TrainingStatistics
-from .weight_averaging import WeightAveraging, averaged_weights
+from .weight_averaging import WeightAveraging
 
 
 class BaseTrainer(Trainer):
@@ -48,6 +50,8 @@ class BaseTrainer(Trainer):
         super()._validate_args()
         if self.is_deepspeed_enabled:
             self.args.check_deepspeed()
+        if not self.args.keep_effective_batch:
+            check_growing_data(self.train_dataset)
 
     @property
     def run_record(self) -> RunRecord:
@@ -106,26 +110,29 @@ class BaseTrainer(Trainer):
             guard.check_step(self, norm)
         return norm
 
+    def averaged_weights(self) -> AbstractContextManager[None]:
+        """Gives the model the averaged weights until the block ends, if the training averages them."""
+        averaging = find_callback(self, WeightAveraging)
+        return nullcontext() if averaging is None else averaging.applied(self.model)
+
     def evaluation_loop(self, *positional: Any, **keywords: Any) -> EvalLoopOutput:
         """The parent's loop, with averaged weights if the training averages them."""
-        with averaged_weights(self):
+        with self.averaged_weights():
             return super().evaluation_loop(*positional, **keywords)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Saves the model, with averaged weights if the training averages them, and a record of the run."""
         if self.args.should_save:  # before the parent, which pushes to the Hub
             self.run_record.save(self.args.output_dir if output_dir is None else output_dir)
-        with averaged_weights(self):
+        with self.averaged_weights():
             super().save_model(output_dir, _internal_call)
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)
-        averaging = find_callback(self, WeightAveraging)
-        if averaging is not None and self.args.should_save:
-            averaging.save(output_dir, self.model)
+        for callback in find_callbacks(self, StoredCallback) if self.args.should_save else ():
+            callback.save(output_dir, self.model)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
-        averaging = find_callback(self, WeightAveraging)
-        if averaging is not None and checkpoint is not None:
-            averaging.load(checkpoint, self.model)
+        for callback in find_callbacks(self, StoredCallback) if checkpoint is not None else ():
+            callback.load(checkpoint, self.model)

@@ -51,4 +51,14 @@ def find_callback(trainer: Trainer, kind: type[Kind]) -> Kind | None:
         trainer: The trainer.
         kind: The class.
     """
-    return next((callback for callback in trainer.callback_handler.callbacks if isinstance(callback, kind)), None)
+    return next(iter(find_callbacks(trainer, kind)), None)
+
+
+def find_callbacks(trainer: Trainer, kind: type[Kind]) -> list[Kind]:
+    """Gives all callbacks of a class that a trainer has now.
+
+    Args:
+        trainer: The trainer.
+        kind: The class.
+    """
+    return [callback for callback in trainer.callback_handler.callbacks if isinstance(callback, kind)]

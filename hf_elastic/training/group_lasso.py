@@ -24,10 +24,10 @@ class GroupLasso(TrainerCallback):
     """Shrinks the weights of each head and each neuron of an encoder after every optimizer step.
 
     A head's group are its rows of the projections of queries, keys and values and its columns of the output
-    projection; a neuron's are its rows and columns of the feed-forward network. With a learning rate `lr`, a group of
-    `n` weights with the norm `w` is multiplied by `max(0, 1 - lr * strength * sqrt(n) / w)`. So a group whose weights
-    are smaller on average than `lr * strength` vanishes, unless the loss holds against it. [`rank`] puts such units
-    last, and [`extract`] leaves them out. Experts are not penalized.
+    projection; a neuron's are its rows and columns of the feed-forward network. With the learning rate `lr` of its
+    layer, a group of `n` weights with the norm `w` is multiplied by `max(0, 1 - lr * strength * sqrt(n) / w)`. So a
+    group whose weights are smaller on average than `lr * strength` vanishes, unless the loss holds against it.
+    [`rank`] puts such units last, and [`extract`] leaves them out. Experts are not penalized.
 
     Args:
         strength (`float`):
@@ -52,9 +52,13 @@ class GroupLasso(TrainerCallback):
         optimizer: torch.optim.Optimizer | None = None,
         **kwargs: Any,
     ) -> None:
-        shrinkage = self.strength * max(group["lr"] for group in optimizer.param_groups)
+        rates = {parameter: group["lr"] for group in optimizer.param_groups for parameter in group["params"]}
         elastic = unwrap_peft_model(model)
         for units, weights in unit_weights(elastic):
+            first, _ = weights[0]  # which all weights of a layer learn as
+            if first.grad is None:  # in a step that is left out
+                continue
+            shrinkage = self.strength * rates[first]
             number = elastic.config.head_dim if units == "head_dims" else 1
             rows = [weight.movedim(dim, 0).unflatten(0, (-1, number)) for weight, dim in weights]
             norms = torch.stack([row.flatten(1).float().square().sum(dim=1) for row in rows]).sum(dim=0).sqrt()

@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader, IterableDataset, Sampler
 from transformers import TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import has_length
 
 from .batch_size import AdaptMicroBatchSize
 
@@ -160,6 +161,20 @@ class AdaptBatchSize(AdaptMicroBatchSize):
 
     def _batch_rows(self, args: TrainingArguments) -> int:
         return max(self.rule.size, args.train_batch_size)
+
+
+def check_growing_data(dataset: Any) -> None:
+    """Raises ValueError unless the examples of a dataset can be drawn by index, as batches that grow need them.
+
+    Args:
+        dataset: The training data, or None.
+    """
+    by_index = has_length(dataset) and hasattr(dataset, "__getitem__") and not isinstance(dataset, IterableDataset)
+    if dataset is not None and not by_index:
+        raise ValueError(
+            f"keep_effective_batch=False draws examples by index, which a {type(dataset).__name__} does not give. "
+            "Load the data as a whole, e.g. without streaming=True, or leave out keep_effective_batch."
+        )
 
 
 def make_growing_dataloader(dataset: Any, args: TrainingArguments, accelerator: Any, **settings: Any) -> DataLoader:

@@ -58,7 +58,7 @@ class LossGuard(TrainerCallback, ExportableState):
 
         >>> def _get_grad_norm(self, model, grad_norm=None):
         ...     norm = super()._get_grad_norm(model, grad_norm)
-        ...     LossGuard.of(self).check_step(self, norm)
+        ...     find_callback(self, LossGuard).check_step(self, norm)
         ...     return norm
     """
 
@@ -68,11 +68,6 @@ class LossGuard(TrainerCallback, ExportableState):
         self.recent_losses: list[float] = []
         self.saved_steps: list[int] = []
         self._loss: Tensor | None = None
-
-    @classmethod
-    def of(cls, trainer: Trainer) -> "LossGuard":
-        """The guard among the callbacks of a trainer, which may replace it when it resumes."""
-        return next(callback for callback in trainer.callback_handler.callbacks if isinstance(callback, cls))
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps of it; the settings are those of the training that goes on."""
@@ -140,7 +135,7 @@ class LossGuard(TrainerCallback, ExportableState):
             raise DivergenceError(
                 f"{seen} So were the {args.max_bad_steps} steps before, as many as max_bad_steps allows. {_REMEDIES}"
             )
-        trainer.model_wrapped.zero_grad(set_to_none=True)
+        trainer.optimizer.zero_grad(set_to_none=True)  # it may train more than the model
         checkpoint = self._choose_checkpoint(trainer) if args.on_bad_step == "rollback" else None
         if checkpoint is not None:
             roll_back(trainer, checkpoint)

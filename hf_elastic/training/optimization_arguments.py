@@ -7,7 +7,7 @@ AdamW with its betas and epsilon, 8-bit optimizers (`optim="adamw_bnb_8bit"`, wi
 from dataclasses import dataclass, field
 from typing import Any
 
-from .argument_checks import check_choice, check_number
+from .argument_checks import check_choice, check_number, check_whole_number
 
 WEIGHT_AVERAGES = ("none", "ema", "swa")
 
@@ -108,7 +108,7 @@ class OptimizationArguments:
         ):
             check_number(name, getattr(self, name))
         check_choice("weight_averaging", self.weight_averaging, WEIGHT_AVERAGES)
-        _check_size("percentile_window", self.percentile_window)
+        check_whole_number("percentile_window", self.percentile_window, smallest=1)
         for name, fits, remedy in (
             ("layer_lr_decay", 0 < self.layer_lr_decay <= 1, "above 0, at most 1; 1 treats all layers alike"),
             ("head_lr_multiplier", self.head_lr_multiplier > 0, "above 0; freeze the head to leave it as it is"),
@@ -130,7 +130,7 @@ class OptimizationArguments:
                 f"{self.base_batch_size}. Give both or none."
             )
         if self.scale_lr_with_batch:
-            _check_size("base_batch_size", self.base_batch_size)
+            check_whole_number("base_batch_size", self.base_batch_size, smallest=1)
 
     def check_deepspeed(self) -> None:
         """Raises ValueError if a setting needs the gradients or weights that DeepSpeed keeps to itself."""
@@ -148,8 +148,3 @@ class OptimizationArguments:
         adaptive optimizer does not grow with the gradient, so that it may be longer by that factor.
         """
         return (batch_size / self.base_batch_size) ** 0.5 if self.scale_lr_with_batch else 1.0
-
-
-def _check_size(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name}={value!r} is no size. Give a whole number, 1 or more.")

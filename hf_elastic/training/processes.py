@@ -53,6 +53,19 @@ def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
     torch._foreach_div_(gradients, distributed.get_world_size())
 
 
+def touch_parameters(model: nn.Module) -> Tensor:
+    """Zero, with a zero gradient for every trainable parameter.
+
+    To be added to the loss of the last pass of a step. Of what the earlier passes gathered, DDP reduces only the
+    parameters that the last one has a gradient for. And a parameter without a gradient would be left out by the
+    optimizer in one process, but not in several.
+
+    Args:
+        model: The model, wrapped for several processes or not.
+    """
+    return sum(parameter.flatten()[:0].sum() for parameter in model.parameters() if parameter.requires_grad)
+
+
 @contextmanager
 def gathering_gradients(accelerator: Accelerator, model: nn.Module, keeps_reducing: bool = False) -> Iterator[None]:
     """For all passes of a step but its last: gradients stay in their process, and DeepSpeed takes no step yet.

@@ -7,16 +7,18 @@ from typing import Any
 import torch
 from accelerate.utils import reduce
 from safetensors.torch import load_file, save_file
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from torch import nn
+from transformers import TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import unwrap_peft_model
 
 from .feature_projections import FeatureProjections
+from .stored_callback import StoredCallback
 from .teachers import Teacher
 
 PROJECTIONS_NAME = "feature_projections.safetensors"
 
 
-class ProjectionTraining(TrainerCallback):
+class ProjectionTraining(StoredCallback):
     """Does for the projections what the trainer does for the parameters of its model alone.
 
     Their gradients are set to zero before a step and averaged over the processes after it, and they are kept by
@@ -39,7 +41,8 @@ class ProjectionTraining(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         for parameter in self.projections.parameters():
-            parameter.grad = reduce(parameter.grad, reduction="mean")
+            if parameter.grad is not None:  # a step that is left out has none, in any process
+                parameter.grad = reduce(parameter.grad, reduction="mean")
 
     def zero_gradients(self) -> None:
         """Sets the gradients to zero, not to None: a step without their loss leaves the same ones to each process."""
@@ -53,11 +56,11 @@ class ProjectionTraining(TrainerCallback):
             learning_rate = optimizer.param_groups[0]["lr"]
             optimizer.add_param_group({"params": weights, "lr": learning_rate, "weight_decay": weight_decay})
 
-    def save(self, folder: str | Path) -> None:
+    def save(self, folder: str | Path, model: nn.Module) -> None:
         """Writes the projections into the folder of a checkpoint."""
         save_file(self.projections.state_dict(), Path(folder) / PROJECTIONS_NAME)
 
-    def load(self, folder: str | Path) -> None:
+    def load(self, folder: str | Path, model: nn.Module) -> None:
         """Reads them back.
 
         Raises:

@@ -2,11 +2,10 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 from transformers.trainer_utils import IntervalStrategy
 
-from .argument_checks import check_number
+from .argument_checks import check_number, check_whole_number
 
 
 @dataclass(repr=False)
@@ -80,10 +79,10 @@ class ResourceArguments:
             TypeError: If a value is of another kind.
             ValueError: If a value is out of range or two do not go together.
         """
-        _check_count("early_stopping_patience", self.early_stopping_patience)
+        check_whole_number("early_stopping_patience", self.early_stopping_patience, smallest=1)
         for name in ("micro_batch_size", "max_examples"):
             if getattr(self, name) is not None:
-                _check_count(name, getattr(self, name))
+                check_whole_number(name, getattr(self, name), smallest=1)
         check_number("memory_threshold", self.memory_threshold)
         if not 0 < self.memory_threshold <= 1:
             raise ValueError(f"memory_threshold={self.memory_threshold} is no share of the memory. Give e.g. 0.8.")
@@ -170,10 +169,3 @@ class ResourceArguments:
             raise ValueError("early_stopping_min_gain needs evaluations. Give eval_strategy='epoch' or 'steps'.")
         if self.metric_for_best_model is None:
             raise ValueError("early_stopping_min_gain needs a metric. Give metric_for_best_model, e.g. 'mean_loss'.")
-
-
-def _check_count(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name}={value!r} is a {type(value).__name__}. Give a whole number.")
-    if value < 1:
-        raise ValueError(f"{name}={value} is not positive. Give 1 or more.")

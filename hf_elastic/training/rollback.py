@@ -10,7 +10,8 @@ def roll_back(trainer: Trainer, checkpoint: str | Path) -> None:
 
     Data, steps, learning rate and random numbers go on where they are: the step number tells [`~transformers.Trainer`]
     where in the data it is, so going back with it would run the same batches again, and the learning rate has to reach
-    its end with the last step. What other callbacks remember, such as averaged weights, is left alone.
+    its end with the last step. Averaged weights go back with those of the training; what other callbacks remember is
+    left alone.
 
     All processes have to call it together, between two optimizer steps. Not for DeepSpeed.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from transformers.utils import strtobool
 
-from .argument_checks import check_choice, check_number
+from .argument_checks import check_choice, check_number, check_whole_number
 
 BAD_STEP_POLICIES = ("ignore", "stop", "skip", "rollback")
 
@@ -75,9 +75,7 @@ class StabilityArguments:
                 "another policy, or spike_factor=0."
             )
         for name, least in (("spike_window", 2), ("max_bad_steps", 1), ("statistics_steps", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(f"{name}={value!r} is no number of steps. Give a whole number, {least} or more.")
+            check_whole_number(name, getattr(self, name), least)
         self._check_rollback()
         self._check_deepspeed()
 

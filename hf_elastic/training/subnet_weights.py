@@ -1,5 +1,6 @@
 """How much the loss of each subnet counts, beside the weights that are given by hand."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -46,7 +47,8 @@ SUBNET_WEIGHTINGS: dict[str, Callable[[list[str], float, Mapping[str, float]], d
 class RunningLosses(TrainerCallback, ExportableState):
     """Running means of the subnets' losses over the steps that ran them: the same in every process.
 
-    They are part of the trainer's state, so that a resumed training goes on with them.
+    A loss that is not finite does not count: no mean would ever recover from it. The means are part of the trainer's
+    state, so that a resumed training goes on with them.
 
     Args:
         means (`dict[str, float]`, *optional*):
@@ -67,7 +69,8 @@ class RunningLosses(TrainerCallback, ExportableState):
         if not self._step:
             return
         losses = reduce(torch.stack(list(self._step.values())), reduction="mean").tolist()
-        for name, loss in zip(self._step, losses, strict=True):
+        known = {name: loss for name, loss in zip(self._step, losses, strict=True) if math.isfinite(loss)}
+        for name, loss in known.items():
             self.means[name] = MEMORY * self.means.get(name, loss) + (1 - MEMORY) * loss
         self._step = {}
 

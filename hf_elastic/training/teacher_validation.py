@@ -9,11 +9,13 @@ from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, logging
 
 from .distillation import logits_of, token_mask
 from .teacher_mixing import label_losses, prediction_kind, validation_weights
 from .teachers import TARGETS, Batch, Teacher, observe
+
+logger = logging.get_logger(__name__)
 
 
 class TeacherWeights(TrainerCallback, ExportableState):
@@ -38,6 +40,17 @@ class TeacherWeights(TrainerCallback, ExportableState):
         stored = state.stateful_callbacks.setdefault(type(self).__name__, self.state())
         if self.weights is None:
             self.weights = stored["args"]["weights"]
+
+    def measure(
+        self,
+        teachers: Sequence[Teacher],
+        batches: Iterable[Batch],
+        accelerator: Accelerator,
+        problem_type: str | None = None,
+    ) -> None:
+        """Weighs teachers by [`measure_teachers`], which takes the same arguments."""
+        self.weights = weigh_by_validation(teachers, measure_teachers(teachers, batches, accelerator, problem_type))
+        logger.info(f"Weights of the teachers by the evaluation data: {self.weights}")
 
     def of(self, teachers: Sequence[Teacher]) -> list[float]:
         """The weights of teachers, in their order.

@@ -6,7 +6,7 @@ neither accumulation nor the number of processes changes the gradients.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.trainer_utils import EvalLoopOutput, TrainOutput, unwrap_peft_model
-from transformers.utils import ModelOutput, logging
+from transformers.utils import ModelOutput
 
 from ..compression.cost import count_parameters
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
@@ -22,7 +22,7 @@ from ..modeling.subnet_elastic import SubnetConfig
 from .arguments import ElasticTrainingArguments
 from .base_trainer import BaseTrainer
 from .batch_size import AdaptMicroBatchSize
-from .callbacks import find_callback
+from .callbacks import find_callback, find_callbacks
 from .core_gradients import scaled_gradients
 from .coverage import merge_metrics, trained_subnets, without_prefix
 from .distillation import Observation, token_mask
@@ -33,7 +33,7 @@ from .layer_drop import drop_layers
 from .loss_guard import LossGuard
 from .loss_log import LossLog
 from .micro_batches import run_micro_batches
-from .processes import any_process, average_gradients, gathering_gradients
+from .processes import any_process, average_gradients, gathering_gradients, touch_parameters
 from .projection_training import ProjectionTraining, projections_for
 from .resource_callback import ResourceCallback
 from .sampling import SubnetSampler
@@ -41,8 +41,9 @@ from .subnet_number import AdaptSubnetNumber
 from .subnet_objective import SubnetObjective
 from .subnet_weights import RunningLosses
 from .teacher_checks import check_teacher_cache, check_teacher_data, check_teachers, list_teachers
-from .teacher_validation import TeacherWeights, measure_teachers, weigh_by_validation
+from .teacher_validation import TeacherWeights
 from .teachers import Teacher, freeze, student_inputs, teacher_columns
+from .training_statistics import TrainingStatistics
 from .validation import (
     check_datasets,
     check_features,
@@ -53,8 +54,6 @@ from .validation import (
     check_subnet_settings,
     check_subnets,
 )
-
-logger = logging.get_logger(__name__)
 
 
 class ElasticTrainer(BaseTrainer):
@@ -176,6 +175,7 @@ class ElasticTrainer(BaseTrainer):
     def _inner_training_loop(self, *positional: Any, **keywords: Any) -> TrainOutput:
         # Here rather than in train(): `model_init` has run.
         self._read_subnets()
+        self._notes, self._losses = [], LossLog()  # one that broke off left some
         check_sharding(self.args, self.is_fsdp_enabled or self.is_deepspeed_enabled)
         self.objective.distiller.open_caches(self.train_dataset)
         if self.args.gradient_conflicts != "add":
@@ -189,16 +189,6 @@ class ElasticTrainer(BaseTrainer):
         if self.projection_training is not None:
             self.projection_training.add_to(optimizer, self.args.weight_decay)
         return optimizer
-
-    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        super()._save_optimizer_and_scheduler(output_dir)
-        if self.projection_training is not None and self.args.should_save:
-            self.projection_training.save(output_dir)
-
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        super()._load_optimizer_and_scheduler(checkpoint)
-        if self.projection_training is not None and checkpoint is not None:
-            self.projection_training.load(checkpoint)
 
     def _set_signature_columns_if_needed(self) -> None:
         """Keeps the columns of teachers with inputs of their own, and the examples' ids for their caches."""
@@ -263,13 +253,15 @@ class ElasticTrainer(BaseTrainer):
             distiller.ask_teachers(inputs)
         inputs = student_inputs(inputs, self.teachers)
         names = self.sampler.draw(step, number and number.number)
+        # FSDP has to reduce after each pass: a layer that the last one leaves out would not be reduced at all.
+        gathering = partial(gathering_gradients, self.accelerator, model, keeps_reducing=self.is_fsdp_enabled)
         core, losses = list(self.elastic_model.base_model.parameters()), []
         self._drawn = {name: self._subnet_at(name, step) for name in names}
         try:
             for name in names:
                 is_last = reduces and name == names[-1] and self.surgery is None
                 factor = 1.0 if name == names[0] else self.args.core_gradient_scale
-                with nullcontext() if is_last else self._gathering_gradients(model), scaled_gradients(core, factor):
+                with nullcontext() if is_last else gathering(), scaled_gradients(core, factor):
                     losses.append(super().training_step(model, {**inputs, "subnet": name}, num_items_in_batch))
                 if self.surgery is not None:
                     self.surgery.take(name)
@@ -281,6 +273,8 @@ class ElasticTrainer(BaseTrainer):
         """Forgets what a step has done so far that ran out of memory, and gives the size to repeat it with."""
         model.zero_grad()
         self._notes.clear()
+        if (statistics := find_callback(self, TrainingStatistics)) is not None:
+            statistics.forget_activations()
         if self.surgery is not None:
             self.surgery.clear()
         if self.projection_training is not None:
@@ -289,14 +283,12 @@ class ElasticTrainer(BaseTrainer):
 
     def _weigh_teachers(self) -> None:
         """Weighs the teachers by the evaluation data, once for a training and all that resume it."""
-        if self.args.teacher_mixing != "validation" or not self.teachers:
-            return
         callback = find_callback(self, TeacherWeights)
+        if callback is None or not self.teachers:
+            return
         if callback.weights is None:
             problem_type = self.elastic_model.config.problem_type
-            losses = measure_teachers(self.teachers, self.get_eval_dataloader(), self.accelerator, problem_type)
-            callback.weights = weigh_by_validation(self.teachers, losses)
-            logger.info(f"Weights of the teachers by the evaluation data: {callback.weights}")
+            callback.measure(self.teachers, self.get_eval_dataloader(), self.accelerator, problem_type)
         self.objective.distiller.weights = callback.of(self.teachers)
 
     def _subnet_at(self, name: str, step: int) -> SubnetConfig:
@@ -331,8 +323,8 @@ class ElasticTrainer(BaseTrainer):
         names = list(self._drawn)
         if name == names[0] and self.args.inplace_distillation:
             distiller.sources.append(Source(student.detached()))
-        if name == names[-1]:
-            loss = loss + self._touch_parameters(model)
+        if name == names[-1] and self._leaves_out_parameters():
+            loss = loss + touch_parameters(model)
         return (loss, outputs) if return_outputs else loss
 
     def _training_progress(self) -> float:
@@ -357,9 +349,8 @@ class ElasticTrainer(BaseTrainer):
             sizes, counted = self.sampler.sizes, int(self.objective.counts[None].examples)
             examples = counted * (1 if self.args.average_tokens_across_devices else self.args.world_size)
             passes = sum(sizes[name] for name in names) / sizes[self.full_name]
-            for callback in self.callback_handler.callbacks:
-                if isinstance(callback, ResourceCallback):
-                    callback.on_examples(examples, passes)
+            for callback in find_callbacks(self, ResourceCallback):
+                callback.on_examples(examples, passes)
         self._notes.clear()
 
     def evaluation_loop(
@@ -388,30 +379,17 @@ class ElasticTrainer(BaseTrainer):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Adds the mean losses of each subnet since the last log to what a training step logs."""
-        # The summary at the end ("train_loss") has no place for them, but they do not belong to the next training.
-        means = self._losses.pop_means() if {"loss", "train_loss"} & logs.keys() else {}
-        if "loss" in logs and means:
+        means = self._losses.pop_means() if "loss" in logs else {}
+        if means:
             values = self.accelerator.reduce(torch.stack(list(means.values())), reduction="mean").tolist()
             logs.update(zip(means, values, strict=True))
-            for callback in self.callback_handler.callbacks:
-                if isinstance(callback, ResourceCallback):
-                    logs.update(callback.logs())
+            for callback in find_callbacks(self, ResourceCallback):
+                logs.update(callback.logs())
         super().log(logs, start_time)
 
-    def _touch_parameters(self, model: nn.Module) -> Tensor | float:
-        """Zero, with a zero gradient for every trainable parameter.
-
-        Of what the earlier passes of a step gathered, DDP reduces only the parameters that the last pass has a
-        gradient for. And a parameter without a gradient would be left out by the optimizer in one process, but not in
-        several.
-        """
+    def _leaves_out_parameters(self) -> bool:
+        """Whether the passes of a step may leave parameters without a gradient, which they must not."""
         if self.is_fsdp_enabled or self.is_deepspeed_enabled:
-            return 0.0
+            return False
         is_full = not self.args.layer_drop and self.full_name in self._drawn
-        if self.accelerator.num_processes == 1 and is_full:
-            return 0.0
-        return sum(parameter.flatten()[:0].sum() for parameter in model.parameters() if parameter.requires_grad)
-
-    def _gathering_gradients(self, model: nn.Module) -> AbstractContextManager:
-        # FSDP has to reduce after each pass: a layer that the last one leaves out would not be reduced at all.
-        return gathering_gradients(self.accelerator, model, keeps_reducing=self.is_fsdp_enabled)
+        return self.accelerator.num_processes > 1 or not is_full

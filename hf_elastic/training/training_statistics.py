@@ -122,6 +122,10 @@ class TrainingStatistics(TrainerCallback):
             control.should_log = due  # a log counts as the one that is due, but the loss of this step is not in it
         self._forget()
 
+    def forget_activations(self) -> None:
+        """Drops what the passes of a step have shown so far, because the step begins again."""
+        self._activations.clear()
+
     def _watch(self, layer: str) -> Callable[[nn.Module, Any, Any], None]:
         def hook(module: nn.Module, inputs: Any, output: Any) -> None:
             self._activations[layer].add(output[0] if isinstance(output, tuple) else output)

@@ -11,25 +11,26 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, get_swa_multi_avg_fn
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerControl, TrainerState, TrainingArguments
 from transformers.utils import logging
 
 from .argument_checks import check_choice
+from .stored_callback import StoredCallback
 
 logger = logging.get_logger(__name__)
 
 TRAINING_WEIGHTS_NAME = "training_weights.safetensors"
 
 
-class WeightAveraging(TrainerCallback):
+class WeightAveraging(StoredCallback):
     """Averages the trainable weights after each optimizer step.
 
     The average is what is evaluated and saved, and what the model has when the training ends; the training goes on
     with weights of its own. A checkpoint therefore holds the average as the model's weights, which its metrics are of,
     and the training's own weights beside them.
 
-    A callback cannot surround an evaluation or a checkpoint. The trainer calls [`averaged_weights`] for that, and
-    [`~WeightAveraging.save`] and [`~WeightAveraging.load`] with the folder of a checkpoint.
+    A callback cannot surround an evaluation or a checkpoint. The trainer does so with [`~WeightAveraging.applied`],
+    and calls [`~WeightAveraging.save`] and [`~WeightAveraging.load`] with the folder of a checkpoint.
 
     Args:
         kind (`str`):
@@ -152,37 +153,6 @@ class WeightAveraging(TrainerCallback):
             weights = parameter.clone()
             parameter.copy_(average)
             average.copy_(weights)
-
-
-@contextmanager
-def averaged_weights(trainer: Trainer) -> Iterator[None]:
-    """Gives the model of a trainer the averaged weights until the block ends, if its training averages them.
-
-    Args:
-        trainer (`Trainer`):
-            The trainer.
-
-    Example:
-        >>> with averaged_weights(self):
-        ...     super().save_model(output_dir)
-    """
-    averaging = find_weight_averaging(trainer)
-    if averaging is None:
-        yield
-    else:
-        with averaging.applied(trainer.model):
-            yield
-
-
-def find_weight_averaging(trainer: Trainer) -> WeightAveraging | None:
-    """The callback of a trainer that averages the weights, if it has one.
-
-    Args:
-        trainer (`Trainer`):
-            The trainer.
-    """
-    callbacks = trainer.callback_handler.callbacks
-    return next((callback for callback in callbacks if isinstance(callback, WeightAveraging)), None)
 
 
 def _trained(model: nn.Module) -> dict[str, nn.Parameter]:

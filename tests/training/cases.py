@@ -121,6 +121,26 @@ class GradientRecorder(TrainerCallback):
         )
 
 
+class LittleRoom:
+    """Lets a model run out of memory in the last pass of a step, with more rows than there is room for.
+
+    The passes before have left their gradients by then.
+
+    Attributes:
+        sizes: The rows of every last pass that was tried.
+    """
+
+    def __init__(self, model: ElasticPreTrainedModel, room: int) -> None:
+        self.smallest, self.room, self.sizes = model.config.subnets["tiny"], room, []
+        model.register_forward_pre_hook(self._check, with_kwargs=True)
+
+    def _check(self, model: torch.nn.Module, positional: tuple, inputs: dict[str, Any]) -> None:
+        if inputs["subnet"] == self.smallest:
+            self.sizes.append(len(inputs["input_ids"]))
+            if self.sizes[-1] > self.room:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
+
+
 def make_arguments(output_dir: str | Path, **settings: Any) -> ElasticTrainingArguments:
     """Arguments for the CPU, without reports, saving and progress bars unless the settings say otherwise."""
     defaults = {
@@ -135,7 +155,11 @@ def make_arguments(output_dir: str | Path, **settings: Any) -> ElasticTrainingAr
 
 
 def make_trainer(
-    output_dir: str | Path, case: str = "classification", settings: dict[str, Any] | None = None, **keywords: Any
+    output_dir: str | Path,
+    case: str = "classification",
+    settings: dict[str, Any] | None = None,
+    cls: type[ElasticTrainer] = ElasticTrainer,
+    **keywords: Any,
 ) -> ElasticTrainer:
     """A trainer of a case; `settings` are training arguments, the others arguments of the trainer."""
     defaults = {
@@ -145,18 +169,27 @@ def make_trainer(
         "eval_dataset": make_rows(case, 16, seed=1),
         "data_collator": collate,
     }
-    return ElasticTrainer(**{**defaults, **keywords})
+    return cls(**{**defaults, **keywords})
 
 
 def train(
-    output_dir: str | Path, case: str = "classification", teacher: bool = False, **settings: Any
+    output_dir: str | Path,
+    case: str = "classification",
+    teacher: bool = False,
+    model: ElasticPreTrainedModel | None = None,
+    **settings: Any,
 ) -> tuple[ElasticTrainer, list[dict[str, torch.Tensor]]]:
     """Trains a case, and gives the trainer and the gradients of each step."""
     recorder = GradientRecorder()
     teachers = [make_model(case, layers=6, seed=5)] if teacher else None
-    trainer = make_trainer(output_dir, case, settings, callbacks=[recorder], teachers=teachers)
+    trainer = make_trainer(output_dir, case, settings, model=model, callbacks=[recorder], teachers=teachers)
     trainer.train()
     return trainer, recorder.steps
+
+
+def logged(trainer: ElasticTrainer, name: str) -> list[float]:
+    """What each training step logged under a name."""
+    return [log[name] for log in trainer.state.log_history if "loss" in log and name in log]
 
 
 def losses_of(trainer: ElasticTrainer) -> list[dict[str, float]]:

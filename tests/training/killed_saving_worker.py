@@ -13,7 +13,8 @@ import torch
 from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
-from tests.training.guarded import GuardedTrainer, make_batches, make_guarded_trainer
+from hf_elastic import ElasticTrainer
+from tests.training.guarded import make_batches, make_guarded_trainer
 
 KILLED_AT = 6
 
@@ -32,7 +33,7 @@ class KillWhileSaving(TrainerCallback, ExportableState):
         return {"args": {}, "attributes": {}}
 
 
-def make_limited_trainer(output_dir: Path, **keywords: Any) -> GuardedTrainer:
+def make_limited_trainer(output_dir: Path, **keywords: Any) -> ElasticTrainer:
     """Eight steps, with a checkpoint every second one and one of them kept."""
     settings = {"save_strategy": "steps", "save_steps": 2, "save_total_limit": 1}
     return make_guarded_trainer(output_dir, make_batches(8), **settings, **keywords)

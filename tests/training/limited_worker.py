@@ -11,13 +11,14 @@ from pathlib import Path
 import psutil
 import torch
 
+from hf_elastic import ElasticTrainer
 from hf_elastic.training.batch_size import AdaptMicroBatchSize
-from tests.training.cases import make_model
-from tests.training.resource_cases import train_in_micro_batches
+from hf_elastic.training.callbacks import find_callback
+from tests.training.cases import GradientRecorder, make_model, make_rows, make_trainer
 
-ROWS = 256
+ROWS = 128
 LENGTH = 64
-ROOM = 80 * 2**20  # bytes; all rows at once need about 230 MiB
+ROOM = 40 * 2**20  # bytes; all rows at once need about 115 MiB
 
 
 def collate_long(rows):
@@ -38,19 +39,21 @@ def limited_memory():
         resource.setrlimit(resource.RLIMIT_AS, unlimited)
 
 
-def train(folder: Path, rows: int, **settings):
-    return train_in_micro_batches(
+def train(folder: Path, rows: int, **settings) -> tuple[ElasticTrainer, dict[str, torch.Tensor]]:
+    """One step of so many rows; gives the trainer and the gradients."""
+    settings |= {"max_steps": 1, "per_device_train_batch_size": rows, "sampling": "joint"}
+    model, recorder = make_model("classification"), GradientRecorder()
+    model.config.subnets = {name: model.config.subnets[name] for name in ("large", "tiny")}
+    trainer = make_trainer(
         folder,
-        rows=rows,
+        settings=settings,
+        model=model.double(),  # sums over so many tokens lose digits in single precision
+        train_dataset=make_rows("classification", rows),
         data_collator=collate_long,
-        model=make_model(
-            "classification"
-        ).double(),  # sums over so many tokens are rounded visibly in single precision
-        max_steps=1,
-        per_device_train_batch_size=rows,
-        sampling="joint",
-        **settings,
+        callbacks=[recorder],
     )
+    trainer.train()
+    return trainer, recorder.steps[0]
 
 
 if __name__ == "__main__":
@@ -58,8 +61,8 @@ if __name__ == "__main__":
     torch.backends.mkldnn.set_flags(False)  # it remembers that it found no memory for a kernel, and fails ever after
     results = Path(sys.argv[1])
     train(results, rows=2)  # loads what is only loaded when it is needed
-    adapt = AdaptMicroBatchSize()
     with limited_memory():
-        _, (limited,) = train(results, ROWS, callbacks=[adapt], adapt_micro_batch_size=True)
-    _, (free,) = train(results, ROWS)
-    torch.save({"limited": limited, "free": free, "size": adapt.rule.size}, results / "limited.pt")
+        trainer, limited = train(results, ROWS, adapt_micro_batch_size=True)
+    _, free = train(results, ROWS)
+    size = find_callback(trainer, AdaptMicroBatchSize).rule.size
+    torch.save({"limited": limited, "free": free, "size": size}, results / "limited.pt")

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from hf_elastic.training.batch_size import AdaptMicroBatchSize, MicroBatchSize
-from tests.training.resource_cases import make_micro_batch_trainer, train_in_micro_batches
+from hf_elastic.training.callbacks import find_callback
+from tests.training.cases import logged, make_trainer, train
 
 BELOW, AT, ABOVE = 0.5, 0.8, 0.9
 
@@ -61,57 +62,41 @@ def test_a_size_that_ran_out_is_never_tried_again(failed):
         assert all(1 <= size < failed for size in sizes(rule, shares * 3))
 
 
-def adaptation_of(trainer):
-    return next(c for c in trainer.callback_handler.callbacks if isinstance(c, AdaptMicroBatchSize))
+ADAPTS = {"adapt_micro_batch_size": True, "per_device_train_batch_size": 16, "sampling": "one_per_step"}
 
 
 def test_follows_the_memory_of_a_training(tmp_path):
     """The machine has room for a tiny model, and a threshold that is always passed has not."""
-    settings = {"adapt_micro_batch_size": True, "max_steps": 8, "per_device_train_batch_size": 16}
-    room = {**settings, "memory_threshold": 1.0, "micro_batch_size": 4}
-    roomy, _ = train_in_micro_batches(tmp_path, callbacks=[AdaptMicroBatchSize()], **room)
-    tight, _ = train_in_micro_batches(
-        tmp_path, callbacks=[AdaptMicroBatchSize()], **{**settings, "memory_threshold": 1e-6}
-    )
-    logged = [
-        [log["micro_batch_size"] for log in trainer.state.log_history if "loss" in log] for trainer in (roomy, tight)
-    ]
-    assert logged == [[4, 4, 5, 5, 5, 6, 6, 6], [13, 11, 9, 8, 7, 6, 5, 4]]
+    roomy, _ = train(tmp_path, **ADAPTS, max_steps=8, memory_threshold=1.0, micro_batch_size=4)
+    tight, _ = train(tmp_path, **ADAPTS, max_steps=8, memory_threshold=1e-6)
+    assert logged(roomy, "micro_batch_size") == [4, 4, 5, 5, 5, 6, 6, 6]
+    assert logged(tight, "micro_batch_size") == [13, 11, 9, 8, 7, 6, 5, 4]
 
 
 def test_resumes_with_what_it_has_learned(tmp_path):
-    settings = {
-        "adapt_micro_batch_size": True,
-        "per_device_train_batch_size": 16,
-        "memory_threshold": 1.0,
-        "micro_batch_size": 4,
-        "save_strategy": "steps",
-        "save_steps": 5,
-    }
-    callback = AdaptMicroBatchSize()
-    first = make_micro_batch_trainer(tmp_path, settings={**settings, "max_steps": 10}, callbacks=[callback])
-    first.train()
-    second = make_micro_batch_trainer(
-        tmp_path, settings={**settings, "max_steps": 10}, callbacks=[AdaptMicroBatchSize]
-    )
+    settings = {**ADAPTS, "memory_threshold": 1.0, "micro_batch_size": 4, "max_steps": 10}
+    settings |= {"save_strategy": "steps", "save_steps": 5}
+    first, _ = train(tmp_path, **settings)
+    second = make_trainer(tmp_path, settings=settings)
     second.train(resume_from_checkpoint=str(tmp_path / "checkpoint-5"))
-    assert adaptation_of(second).rule == callback.rule == MicroBatchSize(7, failed=None, steps_below=1)
+    assert rule_of(second) == rule_of(first) == MicroBatchSize(7, failed=None, steps_below=1)
     saved = json.loads((tmp_path / "checkpoint-5/trainer_state.json").read_text())["stateful_callbacks"]
     assert saved["AdaptMicroBatchSize"]["args"] == {"size": 5, "failed": None, "steps_below": 2}
 
 
 def test_a_new_training_begins_afresh(tmp_path):
-    callback = AdaptMicroBatchSize()
-    settings = {"adapt_micro_batch_size": True, "max_steps": 1, "per_device_train_batch_size": 16}
-    trainer = make_micro_batch_trainer(tmp_path, settings=settings, callbacks=[callback])
-    callback.rule.failed = 3
+    trainer = make_trainer(tmp_path, settings={**ADAPTS, "max_steps": 1})
+    rule_of(trainer).failed = 3
     trainer.train()
-    assert callback.rule.failed is None
-    assert callback.rule.size == 16
+    assert rule_of(trainer).failed is None
+    assert rule_of(trainer).size == 16
 
 
 def test_decisions_are_logged(tmp_path, caplog):
-    settings = {"adapt_micro_batch_size": True, "max_steps": 1, "per_device_train_batch_size": 16}
     with caplog.at_level(logging.INFO, logger="hf_elastic"):
-        train_in_micro_batches(tmp_path, callbacks=[AdaptMicroBatchSize()], memory_threshold=1e-6, **settings)
+        train(tmp_path, **ADAPTS, max_steps=1, memory_threshold=1e-6)
     assert "micro_batch_size 16 to 13" in caplog.text
+
+
+def rule_of(trainer):
+    return find_callback(trainer, AdaptMicroBatchSize).rule

@@ -12,10 +12,11 @@ from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
 
 import hf_elastic
 from hf_elastic import ElasticConfig
+from hf_elastic.training.callbacks import find_callback
 from hf_elastic.training.clipping import PercentileClipping, clip_adaptively, clippable_parameters
 from tests.conftest import TINY
 
-from .cases import make_arguments, make_model, make_trainer
+from .cases import GradientRecorder, assert_same_gradients, logged, make_model, make_trainer
 
 
 def with_gradients(*shapes, dtype=torch.float32, scale=1.0):
@@ -144,37 +145,6 @@ def test_norms_that_are_not_finite_do_not_count():
     assert clipping.limit(math.inf) == 2.0
 
 
-class ClippingTrainer(hf_elastic.ElasticTrainer):
-    """Clips as ElasticTrainer is to."""
-
-    adaptive_clipping = 0.0
-
-    @property
-    def percentile_clipping(self):
-        found = (each for each in self.callback_handler.callbacks if isinstance(each, PercentileClipping))
-        return next(found, None)
-
-    def _clip_grad_norm(self, model):
-        percentile, limit = self.percentile_clipping, self.args.max_grad_norm or math.inf
-        if not self.adaptive_clipping and percentile is None:
-            return super()._clip_grad_norm(model)
-        # Unscales the gradients of float16 as well, which must not happen twice.
-        norm = super()._get_grad_norm(model)
-        if self.adaptive_clipping:
-            self.clipped = clip_adaptively(clippable_parameters(self.model), self.adaptive_clipping)
-        if percentile is not None:
-            limit = min(limit, percentile.limit(norm))
-        if limit < math.inf:
-            self._mixed_mesh_grad_norm(model, limit)
-        return norm
-
-    def _get_grad_norm(self, model, grad_norm=None):
-        # The parent does not come by _clip_grad_norm where max_grad_norm is 0.
-        if grad_norm is None and (self.adaptive_clipping or self.percentile_clipping):
-            return self._clip_grad_norm(model)
-        return super()._get_grad_norm(model, grad_norm)
-
-
 class NormRecorder(transformers.TrainerCallback):
     """Keeps the norm of what the optimizer gets."""
 
@@ -185,55 +155,68 @@ class NormRecorder(transformers.TrainerCallback):
         self.norms.append(torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None]))
 
 
-def make_clipping_trainer(output, callbacks, **settings):
-    defaults = {"max_steps": 6, "per_device_train_batch_size": 8, "learning_rate": 1e-3}
-    settings = {**defaults, **settings}
-    original = make_trainer(output, settings=settings)
-    return ClippingTrainer(
-        make_model("classification"),
-        make_arguments(output, **settings),
-        train_dataset=original.train_dataset,
-        data_collator=original.data_collator,
-        callbacks=callbacks,
-    )
+def train(output, callbacks=(), checkpoint=None, **settings):
+    """A trainer after six steps of 8 rows, unless the settings say otherwise."""
+    defaults = {"max_steps": 6, "per_device_train_batch_size": 8, "learning_rate": 1e-3, "sampling": "one_per_step"}
+    trainer = make_trainer(output, settings={**defaults, **settings}, callbacks=list(callbacks))
+    trainer.train(checkpoint)
+    return trainer
+
+
+def norms_before(trainer):
+    return logged(trainer, "grad_norm")
+
+
+def clipping_of(trainer):
+    return find_callback(trainer, PercentileClipping)
 
 
 @pytest.mark.parametrize("max_grad_norm", [0.0, 1e6])
 def test_a_training_clips_to_the_percentile(tmp_path, max_grad_norm):
     recorder = NormRecorder()
-    trainer = make_clipping_trainer(tmp_path, [PercentileClipping(20), recorder], max_grad_norm=max_grad_norm)
-    trainer.train()
-    before = [log["grad_norm"] for log in trainer.state.log_history if "grad_norm" in log]
+    before = norms_before(train(tmp_path, [recorder], percentile_clipping=20, max_grad_norm=max_grad_norm))
     limits = [np.percentile(before[: i + 1], 20) for i in range(6)]
     expected = [min(norm, limit) for norm, limit in zip(before, limits, strict=True)]
     np.testing.assert_allclose(np.array(recorder.norms), expected, rtol=1e-4)
     assert min(np.array(before) - expected) == 0 < max(np.array(before) - expected)
 
 
-def test_a_training_clips_adaptively_once_per_step(tmp_path):
+@pytest.mark.parametrize("clipping", [{"adaptive_clipping": 100.0}, {"percentile_clipping": 100}])
+def test_a_limit_that_is_not_reached_leaves_that_of_the_arguments(tmp_path, clipping):
     recorder = NormRecorder()
-    trainer = make_clipping_trainer(tmp_path, [recorder], gradient_accumulation_steps=2, max_steps=3)
-    trainer.adaptive_clipping = 1e-4
-    trainer.train()
-    before = [log["grad_norm"] for log in trainer.state.log_history if "grad_norm" in log]
-    assert len(recorder.norms) == 3
-    assert all(norm < full for norm, full in zip(recorder.norms, before, strict=True))
-    assert trainer.clipped > 0.5
+    train(tmp_path, [recorder], max_steps=2, max_grad_norm=0.01, **clipping)
+    assert recorder.norms == pytest.approx([0.01, 0.01], rel=1e-3)
+
+
+@pytest.mark.parametrize("max_grad_norm", [0.0, 1e6])
+def test_a_training_clips_adaptively_once_per_step(tmp_path, max_grad_norm):
+    """Clipping twice, or the parts of an accumulated batch, would not give the same."""
+    batches = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "learning_rate": 0.0}
+    whole, clipped = GradientRecorder(), GradientRecorder()
+    trainers = [
+        train(tmp_path, [recorder], max_steps=2, max_grad_norm=max_grad_norm, adaptive_clipping=ratio, **batches)
+        for recorder, ratio in ((whole, 0.0), (clipped, 1e-3))
+    ]
+    assert norms_before(trainers[1]) == pytest.approx(norms_before(trainers[0]))
+    model = make_model("classification")
+    for theirs in whole.steps:
+        for name, parameter in model.named_parameters():
+            parameter.grad = theirs[name]
+        assert clip_adaptively(clippable_parameters(model), 1e-3) > 0.1
+    assert_same_gradients(clipped.steps, whole.steps)
 
 
 def test_a_resumed_training_has_the_same_limits(tmp_path):
-    settings = {"save_strategy": "steps", "save_steps": 3, "restore_callback_states_from_checkpoint": True}
-    whole = make_clipping_trainer(tmp_path, [PercentileClipping(20, window=5)], **settings)
-    whole.train()
-    resumed = make_clipping_trainer(tmp_path, [PercentileClipping(20, window=5)], **settings)
-    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
-    assert resumed.percentile_clipping.norms == whole.percentile_clipping.norms
+    settings = {"percentile_clipping": 20, "percentile_window": 5, "save_strategy": "steps", "save_steps": 3}
+    whole = train(tmp_path, **settings)
+    resumed = train(tmp_path, checkpoint=str(tmp_path / "checkpoint-3"), **settings)
+    assert len(clipping_of(whole).norms) == 5
+    assert clipping_of(resumed).norms == clipping_of(whole).norms
     for name, value in whole.model.state_dict().items():
         assert torch.equal(resumed.model.state_dict()[name], value)
 
 
 def test_a_new_training_begins_without_norms(tmp_path):
-    trainer = make_clipping_trainer(tmp_path, [PercentileClipping(20)])
+    trainer = train(tmp_path, percentile_clipping=20, max_steps=2)
     trainer.train()
-    trainer.train()
-    assert len(trainer.percentile_clipping.norms) == 6
+    assert len(clipping_of(trainer).norms) == 2

@@ -4,15 +4,15 @@ from types import SimpleNamespace
 import pytest
 from transformers import TrainerControl, TrainerState
 
+from hf_elastic.training.callbacks import find_callback
 from hf_elastic.training.early_stopping import CostAwareEarlyStopping
-from tests.training.cases import make_rows
-from tests.training.resource_cases import Arguments, make_micro_batch_trainer
+from tests.training.cases import logged, make_arguments, make_rows, make_trainer
 
 
 def stops_at(tmp_path, metrics, examples=50, passes=2.0, **settings):
     """The evaluation after which it stops; 100 examples of data, so that each evaluation costs one unit."""
     defaults = {"metric_for_best_model": "accuracy", "eval_strategy": "epoch", "early_stopping_patience": 2}
-    args = Arguments(str(tmp_path), report_to="none", use_cpu=True, **{**defaults, **settings})
+    args = make_arguments(tmp_path, **{**defaults, **settings})
     callback, state = CostAwareEarlyStopping(), TrainerState(max_steps=10)
     callback.on_train_begin(
         args, state, TrainerControl(), train_dataloader=SimpleNamespace(dataset=make_rows("classification", 100))
@@ -74,32 +74,31 @@ SETTINGS = {
 }
 
 
+def stopping_of(trainer):
+    return find_callback(trainer, CostAwareEarlyStopping)
+
+
 def test_a_training_that_learns_nothing_stops(tmp_path):
-    callback = CostAwareEarlyStopping()
-    trainer = make_micro_batch_trainer(tmp_path, settings=SETTINGS, callbacks=[callback])
+    trainer = make_trainer(tmp_path, settings=SETTINGS)
     trainer.train()
     assert trainer.state.global_step == 12
     sizes = trainer.sampler.sizes
     passes = sum(sizes.values()) / sizes["large"]
+    callback = stopping_of(trainer)
     assert callback.compute == pytest.approx(3 * passes)
     assert [compute for compute, _ in callback.history] == pytest.approx([passes, 2 * passes, 3 * passes])
-    logged = [log["full_model_passes"] for log in trainer.state.log_history if "loss" in log]
-    assert logged == pytest.approx([passes * step / 4 for step in range(1, 13)])
+    assert logged(trainer, "full_model_passes") == pytest.approx([passes * step / 4 for step in range(1, 13)])
     trainer.evaluate()  # outside of the training, at no cost
     assert len(callback.history) == 3
 
 
 def test_resumes_with_its_history(tmp_path):
     settings = {**SETTINGS, "save_strategy": "steps", "save_steps": 4}
-    first = make_micro_batch_trainer(tmp_path, settings=settings, callbacks=[CostAwareEarlyStopping()])
+    first, second = (make_trainer(tmp_path, settings=settings) for _ in range(2))
     first.train()
-    second = make_micro_batch_trainer(tmp_path, settings=settings, callbacks=[CostAwareEarlyStopping])
     second.train(resume_from_checkpoint=str(tmp_path / "checkpoint-8"))
     assert second.state.global_step == first.state.global_step == 12
-    histories = [
-        next(c for c in trainer.callback_handler.callbacks if isinstance(c, CostAwareEarlyStopping)).history
-        for trainer in (first, second)
-    ]
-    assert len(histories[0]) == 3
-    for ours, theirs in zip(*histories, strict=True):
-        assert ours == pytest.approx(theirs)
+    ours, theirs = stopping_of(second).history, stopping_of(first).history
+    assert len(theirs) == 3
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine == pytest.approx(other)

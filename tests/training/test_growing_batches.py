@@ -4,10 +4,16 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from hf_elastic.training.budget import TrainingBudget
-from hf_elastic.training.growing_batches import AdaptBatchSize, ResizableBatchSampler, make_growing_dataloader
-from tests.training.cases import GradientRecorder, assert_same_gradients
-from tests.training.resource_cases import MicroBatchTrainer, make_micro_batch_trainer
+from hf_elastic.training.callbacks import find_callback
+from hf_elastic.training.growing_batches import AdaptBatchSize, ResizableBatchSampler
+from tests.training.cases import (
+    GradientRecorder,
+    assert_same_gradients,
+    logged,
+    losses_of,
+    make_rows,
+    make_trainer,
+)
 
 
 def draw(sampler, number, changes=()):
@@ -45,19 +51,6 @@ def test_two_processes_share_each_batch():
     assert [ours + theirs for ours, theirs in zip(first, second, strict=True)] == whole
 
 
-class GrowingTrainer(MicroBatchTrainer):
-    """A trainer with a growing loader."""
-
-    def get_train_dataloader(self):
-        return make_growing_dataloader(
-            self.train_dataset,
-            self.args,
-            self.accelerator,
-            collate_fn=self.data_collator,
-            num_workers=self.args.dataloader_num_workers,
-        )
-
-
 class Sizes(TrainerCallback):
     """Sets the size at some steps, in place of the memory, if it has any; and writes down each step."""
 
@@ -65,7 +58,7 @@ class Sizes(TrainerCallback):
         self.sizes, self.rates = sizes, []
 
     def on_step_end(self, args, state, control, lr_scheduler=None, **kwargs):
-        adapt = next(c for c in self.trainer.callback_handler.callbacks if isinstance(c, AdaptBatchSize))
+        adapt = find_callback(self.trainer, AdaptBatchSize)
         if self.sizes is not None:
             adapt.rule.steps_below = 0
             adapt.rule.size = adapt.sampler.size = self.sizes.get(state.global_step, adapt.rule.size)
@@ -73,7 +66,7 @@ class Sizes(TrainerCallback):
 
     @property
     def epochs(self):
-        return [log["epoch"] for log in self.trainer.state.log_history if "loss" in log]
+        return logged(self.trainer, "epoch")
 
 
 def train(folder, sizes, resume=None, **settings):
@@ -88,12 +81,8 @@ def train(folder, sizes, resume=None, **settings):
         "save_steps": 1,
     }
     watch, recorder = Sizes(sizes), GradientRecorder()
-    trainer = make_micro_batch_trainer(
-        folder,
-        settings={**defaults, **settings},
-        callbacks=[AdaptBatchSize(), TrainingBudget(), watch, recorder],
-        cls=GrowingTrainer,
-    )
+    trainer = make_trainer(folder, settings={**defaults, **settings}, callbacks=[recorder])
+    trainer.add_callback(watch)  # behind those of the trainer
     watch.trainer = trainer
     trainer.train(resume_from_checkpoint=resume and str(resume))
     return trainer, watch, recorder.steps
@@ -135,12 +124,46 @@ def test_progress_counts_examples(tmp_path):
 
 def test_batches_grow_with_the_memory_and_never_fall_under_what_was_asked_for(tmp_path):
     roomy, _, _ = train(tmp_path, None, max_examples=100, save_strategy="no")
-    sizes = [log["batch_size"] for log in roomy.state.log_history if "loss" in log]
+    sizes = logged(roomy, "batch_size")
     assert sizes[:3] == [8, 8, 9]
     assert max(sizes) > 9
     tight, _, _ = train(tmp_path, None, max_examples=40, memory_threshold=1e-6, save_strategy="no")
-    assert {log["batch_size"] for log in tight.state.log_history if "loss" in log} == {8}
-    assert [log["micro_batch_size"] for log in tight.state.log_history if "loss" in log] == [7, 6, 5, 4, 3]
+    assert set(logged(tight, "batch_size")) == {8}
+    assert logged(tight, "micro_batch_size") == [7, 6, 5, 4, 3]
+
+
+def test_streams_are_refused_before_the_training(tmp_path):
+    settings = {"adapt_micro_batch_size": True, "keep_effective_batch": False, "max_examples": 8}
+    with pytest.raises(ValueError, match="draws examples by index, which a Stream does not give.*streaming=True"):
+        make_trainer(tmp_path, settings=settings, train_dataset=Stream())
+    datasets = pytest.importorskip("datasets")
+    stream = datasets.Dataset.from_list(make_rows("classification", 8)).to_iterable_dataset()
+    with pytest.raises(ValueError, match="which a IterableDataset does not give"):
+        make_trainer(tmp_path, settings=settings, train_dataset=stream)
+
+
+class Stream(torch.utils.data.IterableDataset):
+    """Examples that have a number, and no order."""
+
+    def __len__(self):
+        return 8
+
+    def __iter__(self):
+        yield from make_rows("classification", 8)
+
+
+def test_the_losses_of_others_count_by_the_examples(tmp_path):
+    """Every batch is twice as large as the first size, from the third one on."""
+    settings = {"sampling": "joint", "learning_rate": 0.0, "max_examples": 64, "save_strategy": "no"}
+    settings |= {"distillation_weight": 1.0, "distillation_weight_end": 0.0, "distillation_schedule": "linear"}
+    trainer, watch, _ = train(tmp_path, {1: 16}, **settings, hidden_weight=0.0, task_weight=0.0, task_weight_end=1.0)
+    shares, sizes = [], logged(trainer, "batch_size")
+    for log in losses_of(trainer):
+        task, others = log["task_loss_tiny"], log["distillation_loss_tiny"]
+        shares.append((log["loss_tiny"] - others) / (task - others))
+    done = [round(epoch * 64) for epoch in watch.epochs]
+    assert shares == pytest.approx([0.0, *(number / 64 for number in done[:-1])], abs=1e-4)
+    assert done == [8, 16, 32, 48, 64] and sizes[-1] == 16
 
 
 def test_schedulers_that_count_steps(tmp_path):

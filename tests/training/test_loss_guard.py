@@ -1,46 +1,27 @@
 """Every policy against a training that never saw the bad batch."""
 
 import math
-import os
 import shutil
-import socket
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from transformers import TrainerCallback
 
 from hf_elastic import ElasticTrainer
+from hf_elastic.training.callbacks import find_callback
 from hf_elastic.training.loss_guard import DivergenceError, LossGuard
-from tests.training import guarded_worker
-from tests.training.cases import make_rows
+from hf_elastic.training.subnet_weights import RunningLosses
+from tests.training import bad_steps
+from tests.training.cases import NAMES, losses_of, make_rows
 from tests.training.guarded import (
     BATCH,
     assert_same_weights,
+    guard_of,
     make_batches,
     make_guarded_trainer,
     weights_of,
 )
-
-
-def run_two_processes(script: str, folder: Path) -> list[dict[str, Any]]:
-    """Runs a script with torchrun, and reads what each process wrote."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", str(port)]
-    result = subprocess.run(
-        [*command, "--log-dir", str(folder), script, str(folder)],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert result.returncode == 0, result.stderr[-4000:]
-    return [torch.load(folder / f"result-{rank}.pt", weights_only=True) for rank in range(2)]
+from tests.training.teacher_cases import make_teacher
 
 
 def without(rows: list, *batches: int) -> list:
@@ -76,6 +57,7 @@ class SpoilWeights(TrainerCallback):
         ("adamw_torch", {"max_grad_norm": 0.0}),
         ("sgd", {"gradient_accumulation_steps": 2}),
         ("adafactor", {}),
+        ("adamw_torch", {"group_penalty": 0.1}),
     ],
 )
 def test_a_skipped_step_is_as_if_it_had_not_been(tmp_path, optimizer, settings):
@@ -88,7 +70,45 @@ def test_a_skipped_step_is_as_if_it_had_not_been(tmp_path, optimizer, settings):
     reference.train()
     assert skipping.state.global_step == reference.state.global_step + 1
     assert_same_weights(weights_of(skipping), weights_of(reference))
-    assert LossGuard.of(skipping).bad_steps == 1
+    assert guard_of(skipping).bad_steps == 1
+
+
+def test_a_skipped_step_leaves_projections_of_features_alone(tmp_path):
+    """They are optimized beside the model, whose gradients alone would not be all that is dropped."""
+    rows, trainers = make_batches(4, bad=(1,)), []
+    for data in (rows, without(rows, 1)):
+        teacher = make_teacher(num_labels=1)
+        trainers.append(make_guarded_trainer(tmp_path, data, teachers=[teacher], on_bad_step="skip"))
+        trainers[-1].train()
+    weights = [trainer.projection_training.projections.state_dict() for trainer in trainers]
+    assert_same_weights(*weights)
+    assert_same_weights(*(weights_of(trainer) for trainer in trainers))
+
+
+def test_a_skipped_step_is_not_in_the_running_losses(tmp_path):
+    rows = make_batches(4, bad=(1,))
+    trainer = make_guarded_trainer(tmp_path, rows, on_bad_step="skip", subnet_weighting="by_loss")
+    trainer.train()
+    means = find_callback(trainer, RunningLosses).means
+    assert len(means) == 4 and all(map(math.isfinite, means.values()))
+    assert all(torch.isfinite(value).all() for value in weights_of(trainer).values())
+
+
+def test_the_guard_compares_the_mean_of_the_sizes(tmp_path):
+    trainer = make_guarded_trainer(tmp_path, make_batches(2), spike_factor=1e6, gradient_accumulation_steps=2)
+    trainer.train()
+    (log,) = losses_of(trainer)
+    mean = sum(log[f"loss_{name}"] for name in NAMES) / len(NAMES)
+    assert guard_of(trainer).recent_losses == pytest.approx([mean])
+
+
+def test_a_training_after_one_that_stopped_logs_only_its_own(tmp_path):
+    trainer = make_guarded_trainer(tmp_path, make_batches(2, bad=(0,)))
+    with pytest.raises(DivergenceError):
+        trainer.train()
+    trainer.train_dataset = make_batches(2)
+    trainer.train()
+    assert all(math.isfinite(value) for log in losses_of(trainer) for value in log.values())
 
 
 def test_the_schedule_goes_on_when_a_step_is_skipped(tmp_path):
@@ -129,6 +149,21 @@ def test_rolling_back_goes_on_with_the_next_data(tmp_path):
     assert_same_weights(weights_of(rolling), weights_of(reference))
 
 
+def test_averaged_weights_are_rolled_back_too(tmp_path):
+    """The fourth step goes back to the weights of the second one, which the average takes in once more."""
+    settings = {"on_bad_step": "rollback", "save_strategy": "steps", "save_steps": 2}
+    settings |= {"weight_averaging": "ema", "ema_decay": 0.7}
+    weights = WeightsAt()
+    trainer = make_guarded_trainer(tmp_path, make_batches(6, bad=(3,)), callbacks=[weights], **settings)
+    trainer.train()
+    assert_same_weights(weights.steps[3], weights.steps[1])
+    average = {name: value.double() for name, value in weights.steps[0].items()}
+    for step in (1, 3, 4, 5):
+        average = {name: 0.7 * average[name] + 0.3 * value.double() for name, value in weights.steps[step].items()}
+    for name, value in weights_of(trainer).items():
+        torch.testing.assert_close(value.double(), average[name], rtol=1e-5, atol=1e-6)
+
+
 def test_the_learning_rate_is_not_rolled_back(tmp_path):
     trainer = make_guarded_trainer(
         tmp_path,
@@ -156,7 +191,7 @@ def test_each_further_bad_step_goes_one_checkpoint_further_back(tmp_path):
         save_steps=1,
     )
     trainer.train()
-    assert LossGuard.of(trainer).bad_steps == 2  # steps 4 and 5
+    assert guard_of(trainer).bad_steps == 2  # steps 4 and 5
     assert_same_weights(weights.steps[4], weights.steps[1])
     assert all(torch.isfinite(value).all() for value in weights_of(trainer).values())
 
@@ -188,7 +223,7 @@ def test_too_many_bad_steps_in_a_row_stop_the_training(tmp_path):
     trainer = make_guarded_trainer(tmp_path, make_batches(6, bad=(0, 2, 3, 4)), on_bad_step="skip", max_bad_steps=2)
     with pytest.raises(DivergenceError, match="Step 5 is bad.*the 2 steps before.*max_bad_steps"):
         trainer.train()
-    assert LossGuard.of(trainer).bad_steps == 4
+    assert guard_of(trainer).bad_steps == 4
 
 
 def test_ignoring_lets_everything_through(tmp_path):
@@ -208,8 +243,8 @@ def test_a_spike_is_skipped(tmp_path):
     skipping.train()
     reference = make_guarded_trainer(tmp_path, without(rows, 6), learning_rate=0.01)
     reference.train()
-    assert LossGuard.of(skipping).bad_steps == 1
-    assert len(LossGuard.of(skipping).recent_losses) == 4
+    assert guard_of(skipping).bad_steps == 1
+    assert len(guard_of(skipping).recent_losses) == 4
     assert_same_weights(weights_of(skipping), weights_of(reference))
 
 
@@ -218,7 +253,7 @@ def test_there_are_no_spikes_before_the_window_is_full(tmp_path):
     rows[2 * BATCH]["labels"] = 1000.0
     trainer = make_guarded_trainer(tmp_path, rows, spike_factor=2.0, spike_window=4)
     trainer.train()
-    assert LossGuard.of(trainer).bad_steps == 0
+    assert guard_of(trainer).bad_steps == 0
 
 
 @pytest.mark.parametrize("restores_callbacks", [False, True])
@@ -234,8 +269,8 @@ def test_a_resumed_training_remembers(tmp_path, restores_callbacks):
     shutil.copytree(tmp_path / "unbroken" / "checkpoint-4", tmp_path / "resumed" / "checkpoint-4")
     resumed = make_guarded_trainer(tmp_path / "resumed", rows, **settings)
     resumed.train(resume_from_checkpoint=True)
-    assert LossGuard.of(unbroken).bad_steps == 3
-    assert LossGuard.of(resumed).state() == LossGuard.of(unbroken).state()
+    assert guard_of(unbroken).bad_steps == 3
+    assert guard_of(resumed).state() == guard_of(unbroken).state()
     assert_same_weights(weights_of(resumed), weights_of(unbroken))
 
 
@@ -258,7 +293,7 @@ def test_gradients_that_the_scaler_skips_are_not_bad(tmp_path):
     norms = [log["grad_norm"] for log in trainer.state.log_history if "grad_norm" in log]
     assert not math.isfinite(norms[0]) and math.isfinite(norms[-1])
     assert scaler.get_scale() < 2.0**127
-    assert LossGuard.of(trainer).bad_steps == 0
+    assert guard_of(trainer).bad_steps == 0
     assert not torch.equal(weights_of(trainer)["classifier.weight"], before["classifier.weight"])
 
 
@@ -271,7 +306,7 @@ def test_a_bad_loss_is_left_out_with_a_scaler(tmp_path):
     skipping.train()
     reference = make_guarded_trainer(tmp_path, without(rows, 2, 4))
     reference.train()
-    assert LossGuard.of(skipping).bad_steps == 2
+    assert guard_of(skipping).bad_steps == 2
     for name, value in weights_of(reference).items():
         torch.testing.assert_close(weights_of(skipping)[name], value)
 
@@ -282,7 +317,7 @@ def test_a_training_that_began_without_a_guard_is_resumed_with_one(tmp_path):
     make_guarded_trainer(tmp_path, rows, on_bad_step="ignore", **settings).train()
     resumed = make_guarded_trainer(tmp_path, rows, **settings)
     resumed.train(str(tmp_path / "checkpoint-2"))
-    assert LossGuard.of(resumed).saved_steps == [2, 4]
+    assert guard_of(resumed).saved_steps == [2, 4]
 
 
 def test_a_second_training_starts_afresh(tmp_path):
@@ -290,17 +325,17 @@ def test_a_second_training_starts_afresh(tmp_path):
     trainer.train()
     trainer.train_dataset = make_rows("regression", 2 * BATCH)
     trainer.train()
-    assert LossGuard.of(trainer).bad_steps == 0
+    assert guard_of(trainer).bad_steps == 0
 
 
-def test_two_processes_leave_out_what_one_of_them_sees(tmp_path):
+def test_two_processes_leave_out_what_one_of_them_sees(two_processes, tmp_path):
     """The row without a label is the last of a batch of two processes, hence only the second one has it."""
-    results = run_two_processes(guarded_worker.__file__, tmp_path)
-    expected = guarded_worker.run(tmp_path / "one", batch_size=BATCH)
+    results = [each["bad steps"] for each in two_processes]
+    expected = bad_steps.run(tmp_path, batch_size=BATCH)
     assert [result["processes"] for result in (*results, expected)] == [2, 2, 1]
-    for policy, (bad_steps, weights) in expected["runs"].items():
-        assert bad_steps == 1
+    for policy, (number, weights) in expected["runs"].items():
+        assert number == 1
         for result in results:
-            assert result["runs"][policy][0] == bad_steps
+            assert result["runs"][policy][0] == number
             for name, value in weights.items():
                 torch.testing.assert_close(result["runs"][policy][1][name], value, rtol=1e-4, atol=1e-5)

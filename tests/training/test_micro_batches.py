@@ -11,41 +11,37 @@ import pytest
 import torch
 
 from hf_elastic.training.batch_size import AdaptMicroBatchSize
+from hf_elastic.training.callbacks import find_callback
+from hf_elastic.training.loss_guard import LossGuard
 from hf_elastic.training.micro_batches import is_out_of_memory, run_micro_batches
+from hf_elastic.training.subnet_weights import RunningLosses
 from tests.training import limited_worker
-from tests.training.cases import CASES, assert_same_gradients, collate, losses_of
-from tests.training.resource_cases import MicroBatchTrainer, make_micro_batch_trainer, train_in_micro_batches
+from tests.training.cases import (
+    CASES,
+    NAMES,
+    LittleRoom,
+    assert_same_gradients,
+    collate,
+    losses_of,
+    make_model,
+    make_trainer,
+    train,
+)
 
 STEPS = {"sampling": "joint", "max_steps": 2, "learning_rate": 0.0, "per_device_train_batch_size": 16}
 
 
-class Failing:
-    """Fails with more rows than there is room for."""
-
-    def __init__(self, room: int) -> None:
-        self.room, self.sizes = room, []
-
-    def __call__(self, part) -> None:
-        self.sizes.append(len(part["input_ids"]))
-        if self.sizes[-1] > self.room:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
-
-
-def train_with_room(folder: Path, room: int, case: str = "classification", **settings):
-    """Trains where more rows than `room` run out of memory."""
-    failing = Failing(room)
-    MicroBatchTrainer.before_part = staticmethod(failing)
-    try:
-        callbacks = [AdaptMicroBatchSize()]
-        return (*train_in_micro_batches(folder, case, callbacks, adapt_micro_batch_size=True, **settings), failing)
-    finally:
-        MicroBatchTrainer.before_part = staticmethod(lambda part: None)
+def train_with_room(folder: Path, room: int, **settings):
+    """Trains where more rows than `room` run out of memory; gives what `train` does, and the sizes that were tried."""
+    model = make_model("classification")
+    little = LittleRoom(model, room)
+    return *train(folder, model=model, adapt_micro_batch_size=True, **settings), little.sizes
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_micro_batches_change_neither_gradients_nor_losses(tmp_path, case):
-    whole, expected = train_in_micro_batches(tmp_path, case, **STEPS)
-    parts, actual = train_in_micro_batches(tmp_path, case, micro_batch_size=3, **STEPS)
+    whole, expected = train(tmp_path, case, **STEPS)
+    parts, actual = train(tmp_path, case, micro_batch_size=3, **STEPS)
     assert_same_gradients(actual, expected)
     for ours, theirs in zip(losses_of(parts), losses_of(whole), strict=True):
         assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-6)
@@ -64,7 +60,7 @@ def test_padding_that_is_cut_off_changes_no_gradient(tmp_path, case):
     gradients = []
     for size in (16, 3):
         settings = {**STEPS, "micro_batch_size": size}
-        trainer = make_micro_batch_trainer(tmp_path, case, settings, data_collator=collate_too_long)
+        trainer = make_trainer(tmp_path, case, settings, data_collator=collate_too_long)
         batch = next(iter(trainer.get_train_dataloader()))
         trainer.create_optimizer()
         _, number = trainer.get_batch_samples(iter([batch]), 1, trainer.args.device)
@@ -76,14 +72,39 @@ def test_padding_that_is_cut_off_changes_no_gradient(tmp_path, case):
 
 @pytest.mark.parametrize("room", [9, 3, 1])
 def test_a_step_without_room_is_repeated_in_smaller_parts(tmp_path, room):
-    _, expected = train_in_micro_batches(tmp_path, **STEPS)
-    trainer, actual, failing = train_with_room(tmp_path, room, **STEPS)
+    whole, expected = train(tmp_path, **STEPS)
+    trainer, actual, sizes = train_with_room(tmp_path, room, **STEPS)
     assert_same_gradients(actual, expected)
     tried = {9: [16, 8], 3: [16, 8, 4, 2], 1: [16, 8, 4, 2, 1]}[room]
-    assert list(dict.fromkeys(failing.sizes)) == tried
-    assert failing.sizes.count(16) == 1  # the second step begins with what the first one came to
-    adapt = next(c for c in trainer.callback_handler.callbacks if isinstance(c, AdaptMicroBatchSize))
-    assert adapt.rule.failed == tried[-2]
+    assert list(dict.fromkeys(sizes)) == tried
+    assert sizes.count(16) == 1  # the second step begins with what the first one came to
+    assert find_callback(trainer, AdaptMicroBatchSize).rule.failed == tried[-2]
+    for ours, theirs in zip(losses_of(trainer), losses_of(whole), strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-6)
+
+
+def test_what_ran_before_running_out_counts_nowhere(tmp_path):
+    """Neither in the running means of the losses, nor in what the guard compares, nor in statistics of activations."""
+    settings = {**STEPS, "subnet_weighting": "by_loss", "spike_factor": 1e6, "statistics_steps": 1}
+    parts, expected = train(tmp_path, micro_batch_size=8, **settings)
+    trainer, actual, _ = train_with_room(tmp_path, 9, **settings)
+    assert_same_gradients(actual, expected)
+    means, losses = find_callback(parts, RunningLosses).means, find_callback(parts, LossGuard).recent_losses
+    assert (len(means), len(losses)) == (len(NAMES), STEPS["max_steps"])
+    assert find_callback(trainer, RunningLosses).means == pytest.approx(means)
+    assert find_callback(trainer, LossGuard).recent_losses == pytest.approx(losses)
+    activations = [
+        [value for log in each.state.log_history for key, value in log.items() if key.startswith("activation")]
+        for each in (trainer, parts)
+    ]
+    assert activations[0] == pytest.approx(activations[1])
+
+
+@pytest.mark.parametrize("method", ["pcgrad", "upgrad"])
+def test_surgery_on_a_step_that_is_repeated(tmp_path, method):
+    pytest.importorskip("torchjd")
+    settings = {**STEPS, "max_steps": 1, "gradient_conflicts": method}
+    assert_same_gradients(train_with_room(tmp_path, 9, **settings)[1], train(tmp_path, **settings)[1])
 
 
 def test_a_single_row_without_room_is_an_error_with_remedies(tmp_path):

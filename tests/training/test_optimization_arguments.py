@@ -1,10 +1,11 @@
 """Settings of the optimization that cannot be are refused, with the value and what to give instead."""
 
 import math
-from dataclasses import dataclass
 
 import pytest
+from transformers import HfArgumentParser
 
+from hf_elastic import ElasticTrainingArguments
 from hf_elastic.training.optimization_arguments import PRETRAINING_SETTINGS, OptimizationArguments
 
 from .cases import make_arguments, make_trainer
@@ -38,12 +39,16 @@ def test_settings_that_fit(values):
         ({"adaptive_clipping": -0.1}, ValueError, "adaptive_clipping=-0.1 is out of range"),
         ({"adaptive_clipping": math.nan}, ValueError, "adaptive_clipping=nan is not finite"),
         ({"percentile_clipping": 101}, ValueError, "percentile_clipping=101 is out of range"),
-        ({"percentile_window": 0}, ValueError, "percentile_window=0 is no size"),
-        ({"percentile_window": 1.5}, ValueError, "percentile_window=1.5 is no size"),
+        ({"percentile_window": 0}, ValueError, "percentile_window=0 is not possible"),
+        (
+            {"percentile_window": 1.5},
+            ValueError,
+            "percentile_window=1.5 is not possible.*1 or more",
+        ),
         ({"adaptive_clipping": 0.01, "percentile_clipping": 10}, ValueError, "two ways to limit gradients"),
         ({"scale_lr_with_batch": True}, ValueError, "base_batch_size=None. Give both or none"),
         ({"base_batch_size": 32}, ValueError, "scale_lr_with_batch=False does not go together"),
-        ({"scale_lr_with_batch": True, "base_batch_size": 0}, ValueError, "base_batch_size=0 is no size"),
+        ({"scale_lr_with_batch": True, "base_batch_size": 0}, ValueError, "base_batch_size=0 is not possible"),
         ({"weight_averaging": "mean"}, ValueError, "weight_averaging='mean' is unknown. Choose one of none, ema, swa"),
         ({"ema_decay": 1.0}, ValueError, "ema_decay=1.0 is out of range"),
         ({"swa_start": 1.0}, ValueError, "swa_start=1.0 is out of range"),
@@ -70,21 +75,14 @@ def test_the_learning_rate_follows_the_root_of_the_batch_size(batch_size, multip
     assert OptimizationArguments().batch_lr_multiplier(batch_size) == 1.0
 
 
-def test_every_setting_explains_itself_on_the_command_line():
-    from transformers import HfArgumentParser
-
-    @dataclass
-    class Arguments(OptimizationArguments):
-        pass
-
-    parser = HfArgumentParser(Arguments)
-    (args,) = parser.parse_args_into_dataclasses(["--layer_lr_decay", "0.9", "--base_batch_size", "8"])
-    assert (args.layer_lr_decay, args.base_batch_size) == (0.9, 8)
-    assert all(action.help for action in parser._actions)
+def test_command_line(tmp_path):
+    command = f"--output_dir {tmp_path} --layer_lr_decay 0.9 --scale_lr_with_batch --base_batch_size 8"
+    (args,) = HfArgumentParser(ElasticTrainingArguments).parse_args_into_dataclasses(command.split())
+    assert (args.layer_lr_decay, args.scale_lr_with_batch, args.base_batch_size) == (0.9, True, 8)
 
 
 def test_pretraining_settings_reach_optimizer_and_schedule(tmp_path):
-    settings = {**PRETRAINING_SETTINGS, "max_steps": 40, "logging_steps": 1, "save_strategy": "no"}
+    settings = {**PRETRAINING_SETTINGS, "max_steps": 40, "sampling": "one_per_step"}
     trainer = make_trainer(tmp_path, settings={**settings, "learning_rate": 1e-3})
     trainer.train()
     group = trainer.optimizer.param_groups[0]

@@ -7,19 +7,16 @@ from torch import nn
 from transformers import Trainer
 
 import hf_elastic
-from hf_elastic import ElasticConfig, ElasticTrainingArguments
-from hf_elastic.training.optimization_arguments import OptimizationArguments
+from hf_elastic import ElasticConfig
 from hf_elastic.training.parameter_groups import find_encoder, parameter_groups, with_parameter_groups
 from tests.conftest import HEADS, TINY
 
-from .cases import collate, make_arguments, make_fresh_model, make_model, make_rows
+from .cases import make_arguments, make_fresh_model, make_model, make_trainer
 
 
 def settings(**values):
-    """Arguments as the trainer has them once they inherit the optimization's."""
-    args = OptimizationArguments(**values)
-    args.learning_rate, args.weight_decay, args.optim = 1.0, 0.1, "adamw_torch"
-    return args
+    """Training arguments with round numbers."""
+    return make_arguments("unused", **{"learning_rate": 1.0, "weight_decay": 0.1, "optim": "adamw_torch", **values})
 
 
 def by_name(model, groups):
@@ -180,47 +177,43 @@ def test_schedulers_keep_the_ratios(classifier, scheduler):
     assert 0 < rates["top"] < 1
 
 
-class GroupedTrainer(hf_elastic.ElasticTrainer):
-    """Makes its optimizer with our groups, as ElasticTrainer is to."""
+class StockGroups(hf_elastic.ElasticTrainer):
+    """Has the groups of transformers."""
 
-    def create_optimizer(self, model=None):
-        model = self.model if model is None else model
-        optimizer_cls, keywords = self.get_optimizer_cls_and_kwargs(self.args, model)
-        batch_size = self.get_total_train_batch_size(self.args)
-        keywords = with_parameter_groups(optimizer_cls, keywords, model, self.optimization, batch_size)
-        self.optimizer_cls_and_kwargs = optimizer_cls, keywords
-        return super().create_optimizer(model)
+    def get_optimizer_cls_and_kwargs(self, args, model=None):
+        return Trainer.get_optimizer_cls_and_kwargs(args, model)
 
 
-def trained(output, trainer_class, optimization, **values):
-    """Weights after three steps."""
+def trained(output, trainer_class=hf_elastic.ElasticTrainer, **values):
+    """A trainer after three steps of 8 rows."""
     values = {"max_steps": 3, "learning_rate": 1e-3, "weight_decay": 0.1, "per_device_train_batch_size": 8, **values}
-    args = make_arguments(output, **values)
-    trainer = trainer_class(
-        make_fresh_model(), args, train_dataset=make_rows("classification", 24), data_collator=collate
-    )
-    optimization.learning_rate, optimization.weight_decay = args.learning_rate, args.weight_decay
-    optimization.optim = args.optim
-    trainer.optimization = optimization
+    trainer = make_trainer(output, settings=values, model=make_fresh_model(), cls=trainer_class)
     trainer.train()
     return trainer
 
 
 @pytest.mark.parametrize("optim", ["adamw_torch", "adamw_torch_fused"])
 def test_neutral_settings_give_the_stock_weights(tmp_path, optim):
-    stock = trained(tmp_path / "stock", hf_elastic.ElasticTrainer, OptimizationArguments(), optim=optim)
-    grouped = trained(tmp_path / "grouped", GroupedTrainer, OptimizationArguments(), optim=optim)
-    assert [group["name"] for group in grouped.optimizer.param_groups][0].startswith("encoder")
+    stock = trained(tmp_path / "stock", StockGroups, optim=optim)
+    grouped = trained(tmp_path / "grouped", optim=optim)
+    assert "name" not in stock.optimizer.param_groups[0]
+    assert grouped.optimizer.param_groups[0]["name"].startswith("encoder")
     before = make_fresh_model().state_dict()
     for name, value in stock.model.state_dict().items():
         assert torch.equal(grouped.model.state_dict()[name], value), name
     assert not torch.equal(stock.model.state_dict()["classifier.weight"], before["classifier.weight"])
 
 
+def test_a_training_has_the_rates_of_the_depths(tmp_path):
+    settings = {"layer_lr_decay": 0.5, "head_lr_multiplier": 10.0, "lr_scheduler_type": "constant", "max_steps": 1}
+    groups = trained(tmp_path, **settings).optimizer.param_groups
+    found = {group["name"]: group["lr"] for group in groups}
+    assert (found["embeddings"], found["top"], found["head"]) == pytest.approx((1e-3 / 16, 1e-3, 1e-2))
+
+
 def test_the_learning_rate_grows_with_the_root_of_the_batch(tmp_path):
-    scaled = OptimizationArguments(scale_lr_with_batch=True, base_batch_size=4)
-    values = {"gradient_accumulation_steps": 2, "lr_scheduler_type": "constant"}
-    assert trained(tmp_path, GroupedTrainer, scaled, **values).optimizer.param_groups[0]["lr"] == 2e-3
+    settings = {"scale_lr_with_batch": True, "base_batch_size": 4, "gradient_accumulation_steps": 2, "max_steps": 1}
+    assert trained(tmp_path, lr_scheduler_type="constant", **settings).optimizer.param_groups[0]["lr"] == 2e-3
 
 
 def test_optimizers_with_groups_of_their_own_are_refused(classifier):
@@ -231,9 +224,7 @@ def test_optimizers_with_groups_of_their_own_are_refused(classifier):
 
 
 def test_the_arguments_own_learning_rate_is_used(classifier):
-    args = ElasticTrainingArguments("unused", learning_rate=0.25, weight_decay=0.5, use_cpu=True, report_to="none")
-    args.layer_lr_decay, args.head_lr_multiplier = 1.0, 1.0
-    groups = parameter_groups(classifier, args)
+    groups = parameter_groups(classifier, settings(learning_rate=0.25, weight_decay=0.5))
     assert {group["lr"] for group in groups} == {0.25}
     assert {group["weight_decay"] for group in groups} == {0.5, 0.0}
 

@@ -1,9 +1,8 @@
 import pytest
-from transformers import TrainerCallback, TrainerControl, TrainerState
+from transformers import TrainerControl, TrainerState
 
 from hf_elastic.training.subnet_number import AdaptSubnetNumber
-from tests.training.cases import make_model
-from tests.training.resource_cases import Arguments, make_micro_batch_trainer
+from tests.training.cases import NAMES, logged, losses_of, make_arguments, make_model, make_trainer, train
 
 
 class Clock:
@@ -21,7 +20,7 @@ def clock(monkeypatch):
 
 def numbers(tmp_path, clock, seconds, max_minutes=1.0, start=1, max_steps=60):
     """The number after each step, of steps that take so many seconds."""
-    args = Arguments(str(tmp_path), max_minutes=max_minutes, num_random_subnets=start, report_to="none", use_cpu=True)
+    args = make_arguments(tmp_path, max_minutes=max_minutes, num_random_subnets=start)
     state, callback = TrainerState(max_steps=max_steps), AdaptSubnetNumber()
     callback.on_train_begin(args, state, TrainerControl(), model=make_model("classification"))
     after = []
@@ -56,7 +55,7 @@ def test_a_pause_between_two_trainings_does_not_count(tmp_path, clock):
     saved = callback.state()["attributes"]
     assert saved["seconds"] == 100.0
     clock.now = 5000.0
-    args = Arguments(str(tmp_path), max_minutes=1.0, report_to="none", use_cpu=True)
+    args = make_arguments(tmp_path, max_minutes=1.0)
     resumed = AdaptSubnetNumber()
     for name, value in saved.items():
         setattr(resumed, name, value)
@@ -74,19 +73,11 @@ def test_resumes_with_its_number(tmp_path):
         "save_strategy": "steps",
         "save_steps": 4,
     }
-    first = make_micro_batch_trainer(tmp_path, settings=settings, callbacks=[AdaptSubnetNumber()])
-    first.train()
-    logged = [log["num_random_subnets"] for log in first.state.log_history if "loss" in log]
-    assert logged == [0, 0, 1, 1, 1, 2, 2]
-
-    class Begin(TrainerCallback):
-        def on_train_begin(self, args, state, control, **kwargs):
-            callbacks = second.callback_handler.callbacks
-            self.number = next(c for c in callbacks if isinstance(c, AdaptSubnetNumber)).number
-
-    begin = Begin()
-    second = make_micro_batch_trainer(tmp_path, settings=settings, callbacks=[AdaptSubnetNumber(), begin])
+    first, _ = train(tmp_path, **settings)
+    assert logged(first, "num_random_subnets") == [0, 0, 1, 1, 1, 2, 2]
+    assert [{name for name in NAMES if f"loss_{name}" in log} for log in losses_of(first)] == [
+        set(first.sampler.draw(step, number)) for step, number in enumerate([0, 0, 0, 1, 1, 1, 2])
+    ]
+    second = make_trainer(tmp_path, settings=settings)
     second.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
-    assert begin.number == 1
-    logged = [log["num_random_subnets"] for log in second.state.log_history if "loss" in log]
-    assert logged == [0, 0, 1, 1, 1, 2, 2]
+    assert logged(second, "num_random_subnets") == [0, 0, 1, 1, 1, 2, 2]

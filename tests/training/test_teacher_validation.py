@@ -1,19 +1,13 @@
 """Teachers are measured as transformers' own trainer evaluates them, and their weights outlive the process."""
 
-import json
-import os
-import subprocess
-import sys
-
 import pytest
 import transformers
 
 from hf_elastic.training.collators import UnpaddingCollator
 from hf_elastic.training.teacher_validation import TeacherWeights, measure_teachers, weigh_by_validation
 from hf_elastic.training.teachers import Teacher
-from tests.training import teacher_measure_worker
+from tests.training import teacher_measuring
 from tests.training.cases import CASES, collate, make_model, make_rows, make_trainer
-from tests.training.test_trainer_distributed import free_port, repository
 
 WEIGHTS = {"bert": 0.25, "electra": 1 / 3}
 
@@ -34,14 +28,9 @@ def test_losses_are_those_of_an_evaluation(tmp_path, case):
         assert losses[teacher.name] == pytest.approx(stock.evaluate()["eval_loss"], rel=1e-4)
 
 
-def test_two_processes_measure_what_one_does(tmp_path):
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
-    command += ["--master_port", str(free_port()), teacher_measure_worker.__file__, str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(repository()), "OMP_NUM_THREADS": "1"}
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
-    assert result.returncode == 0, result.stderr[-4000:]
-    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
-    assert first == second == pytest.approx(teacher_measure_worker.measure(tmp_path), rel=1e-5)
+def test_two_processes_measure_what_one_does(two_processes, tmp_path):
+    first, second = (each["teachers"] for each in two_processes)
+    assert first == second == pytest.approx(teacher_measuring.run(tmp_path), rel=1e-5)
 
 
 def test_data_without_labels(tmp_path):

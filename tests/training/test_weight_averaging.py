@@ -6,42 +6,12 @@ from safetensors.torch import load_file
 from torch.distributed.tensor import DTensor
 from transformers import AutoModelForSequenceClassification, TrainerCallback
 
-from hf_elastic import ElasticTrainer
-from hf_elastic.training.weight_averaging import (
-    TRAINING_WEIGHTS_NAME,
-    WeightAveraging,
-    averaged_weights,
-    find_weight_averaging,
-)
+from hf_elastic.training.weight_averaging import TRAINING_WEIGHTS_NAME, WeightAveraging
 
-from .cases import accuracy, collate, make_arguments, make_model, make_rows
+from .cases import accuracy, make_model, make_rows, make_trainer
 from .test_clipping import one_process_mesh
 
 STEPS = 8
-
-
-class AveragingTrainer(ElasticTrainer):
-    """Evaluates, saves and resumes with averaged weights, as ElasticTrainer is to."""
-
-    def evaluation_loop(self, *positional, **keywords):
-        with averaged_weights(self):
-            return super().evaluation_loop(*positional, **keywords)
-
-    def save_model(self, *positional, **keywords):
-        with averaged_weights(self):
-            super().save_model(*positional, **keywords)
-
-    def _save_optimizer_and_scheduler(self, output_dir):
-        super()._save_optimizer_and_scheduler(output_dir)
-        averaging = find_weight_averaging(self)
-        if averaging is not None and self.args.should_save:
-            averaging.save(output_dir, self.model)
-
-    def _load_optimizer_and_scheduler(self, checkpoint):
-        super()._load_optimizer_and_scheduler(checkpoint)
-        averaging = find_weight_averaging(self)
-        if averaging is not None and checkpoint is not None:
-            averaging.load(checkpoint, self.model)
 
 
 class WeightRecorder(TrainerCallback):
@@ -58,15 +28,21 @@ def weights_of(model):
     return {name: value.clone() for name, value in model.state_dict().items()}
 
 
-def make_averaging_trainer(output, callbacks, case="classification", model=None, **settings):
-    settings = {"max_steps": STEPS, "per_device_train_batch_size": 8, "learning_rate": 1e-2, **settings}
-    return AveragingTrainer(
-        make_model(case, dropout=0.1) if model is None else model,
-        make_arguments(output, **settings),
+EMA = {"weight_averaging": "ema", "ema_decay": 0.7}
+SWA = {"weight_averaging": "swa", "swa_start": 0.5}  # from the 4th of 8 steps on
+MEAN = {"weight_averaging": "swa", "swa_start": 0.0}
+
+
+def make_averaging_trainer(output, callbacks=(), case="classification", model=None, **settings):
+    defaults = {"max_steps": STEPS, "per_device_train_batch_size": 8, "learning_rate": 1e-2}
+    return make_trainer(
+        output,
+        case,
+        {**defaults, "sampling": "one_per_step", **settings},
+        model=make_model(case, dropout=0.1) if model is None else model,
         train_dataset=make_rows(case, 24),
         eval_dataset=make_rows(case, 8, seed=1),
-        data_collator=collate,
-        callbacks=callbacks,
+        callbacks=list(callbacks),
     )
 
 
@@ -91,14 +67,14 @@ def mean(steps):
 @pytest.mark.parametrize(
     ("averaging", "expected"),
     [
-        (WeightAveraging("ema", decay=0.7), lambda steps: ema(steps, 0.7)),
-        (WeightAveraging("swa", start=0.5), lambda steps: mean(steps[3:])),  # from the 4th of 8 steps on
-        (WeightAveraging("swa", start=0.0), mean),
+        (EMA, lambda steps: ema(steps, 0.7)),
+        (SWA, lambda steps: mean(steps[3:])),
+        (MEAN, mean),
     ],
 )
 def test_the_model_ends_with_the_average_of_the_formula(tmp_path, averaging, expected):
     recorder = WeightRecorder()
-    trainer = make_averaging_trainer(tmp_path, [recorder, averaging])
+    trainer = make_averaging_trainer(tmp_path, [recorder], **averaging)
     trainer.train()
     assert len(recorder.steps) == STEPS
     for name, value in expected(recorder.steps).items():
@@ -109,7 +85,7 @@ def test_the_model_ends_with_the_average_of_the_formula(tmp_path, averaging, exp
 def test_the_training_itself_does_not_change(tmp_path):
     averaged, plain = WeightRecorder(), WeightRecorder()
     settings = {"eval_strategy": "steps", "eval_steps": 3, "save_strategy": "steps", "save_steps": 3}
-    make_averaging_trainer(tmp_path / "averaged", [averaged, WeightAveraging("ema", 0.5)], **settings).train()
+    make_averaging_trainer(tmp_path / "averaged", [averaged], **EMA, **settings).train()
     make_averaging_trainer(tmp_path / "plain", [plain], **settings).train()
     for ours, theirs in zip(averaged.steps, plain.steps, strict=True):
         assert_equal_weights(ours, theirs)
@@ -125,8 +101,7 @@ class EvaluatedWeights(TrainerCallback):
 def test_evaluations_and_checkpoints_have_the_average(tmp_path):
     recorder, evaluated = WeightRecorder(), EvaluatedWeights()
     settings = {"eval_strategy": "steps", "eval_steps": 4, "save_strategy": "steps", "save_steps": 4}
-    trainer = make_averaging_trainer(tmp_path, [recorder, evaluated, WeightAveraging("ema", 0.7)], **settings)
-    trainer.args.max_steps = 4
+    trainer = make_averaging_trainer(tmp_path, [recorder, evaluated], max_steps=4, **EMA, **settings)
     trainer.train()
     assert_equal_weights(evaluated.weights, weights_of(trainer.model))
     saved = AutoModelForSequenceClassification.from_pretrained(tmp_path / "checkpoint-4")
@@ -137,13 +112,13 @@ def test_evaluations_and_checkpoints_have_the_average(tmp_path):
 
 
 def test_weights_come_back_after_an_error(tmp_path):
-    trainer = make_averaging_trainer(tmp_path, [WeightAveraging("ema", 0.5)], max_steps=2)
+    trainer = make_averaging_trainer(tmp_path, max_steps=2, **EMA)
 
     class Check(TrainerCallback):
         def on_step_end(self, args, state, control, model=None, **kwargs):
             if state.global_step == 2:
                 self.before = weights_of(model)
-                with pytest.raises(RuntimeError), averaged_weights(trainer):
+                with pytest.raises(RuntimeError), trainer.averaged_weights():
                     self.inside = weights_of(model)
                     raise RuntimeError
                 self.after = weights_of(model)
@@ -155,29 +130,31 @@ def test_weights_come_back_after_an_error(tmp_path):
     assert_equal_weights(check.after, check.before)
 
 
+@pytest.fixture(scope="module", params=[EMA, SWA], ids=["ema", "swa"])
+def unbroken(request, tmp_path_factory):
+    """Settings and folder of a training with checkpoints, its weights at each step, and those at the end."""
+    folder, recorder = tmp_path_factory.mktemp("unbroken"), WeightRecorder()
+    trainer = make_averaging_trainer(folder, [recorder], save_strategy="steps", save_steps=2, **request.param)
+    trainer.train()
+    return request.param, folder, recorder.steps, weights_of(trainer.model)
+
+
 @pytest.mark.parametrize("restores_callbacks", [True, False])
-@pytest.mark.parametrize("kind", ["ema", "swa"])
 @pytest.mark.parametrize("step", [2, 6])
-def test_a_resumed_training_is_the_unbroken_one(tmp_path, kind, step, restores_callbacks):
-    settings = {
-        "save_strategy": "steps",
-        "save_steps": 2,
-        "restore_callback_states_from_checkpoint": restores_callbacks,
-    }
-    recorders = [WeightRecorder(), WeightRecorder()]
-    whole = make_averaging_trainer(tmp_path, [recorders[0], WeightAveraging(kind, 0.7, 0.5)], **settings)
-    whole.train()
-    resumed = make_averaging_trainer(tmp_path, [recorders[1], WeightAveraging(kind, 0.7, 0.5)], **settings)
-    resumed.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{step}"))
-    for ours, theirs in zip(recorders[1].steps, recorders[0].steps[step:], strict=True):
+def test_a_resumed_training_is_the_unbroken_one(tmp_path, unbroken, step, restores_callbacks):
+    averaging, folder, steps, at_the_end = unbroken
+    recorder, restores = WeightRecorder(), {"restore_callback_states_from_checkpoint": restores_callbacks}
+    resumed = make_averaging_trainer(tmp_path, [recorder], **averaging, **restores)
+    resumed.train(resume_from_checkpoint=str(folder / f"checkpoint-{step}"))
+    for ours, theirs in zip(recorder.steps, steps[step:], strict=True):
         assert_equal_weights(ours, theirs)
-    assert_equal_weights(weights_of(resumed.model), weights_of(whole.model))
+    assert_equal_weights(weights_of(resumed.model), at_the_end)
 
 
 def test_the_best_checkpoints_average_stays(tmp_path):
     trainer = make_averaging_trainer(
         tmp_path,
-        [WeightAveraging("ema", 0.5)],
+        **EMA,
         eval_strategy="steps",
         eval_steps=2,
         save_strategy="steps",
@@ -195,8 +172,7 @@ def test_the_best_checkpoints_average_stays(tmp_path):
 def test_frozen_parameters_are_neither_averaged_nor_stored(tmp_path):
     model = make_model("classification")
     model.model.embeddings.requires_grad_(False)
-    averaging = WeightAveraging("ema", 0.5)
-    trainer = make_averaging_trainer(tmp_path, [averaging], model=model, save_strategy="steps", save_steps=STEPS)
+    trainer = make_averaging_trainer(tmp_path, model=model, save_strategy="steps", save_steps=STEPS, **EMA)
     trainer.train()
     stored = load_file(tmp_path / f"checkpoint-{STEPS}" / TRAINING_WEIGHTS_NAME)
     assert stored.keys() == {name for name, parameter in model.named_parameters() if parameter.requires_grad}
@@ -205,7 +181,7 @@ def test_frozen_parameters_are_neither_averaged_nor_stored(tmp_path):
 
 def test_tied_weights_stay_tied(tmp_path):
     recorder = WeightRecorder()
-    trainer = make_averaging_trainer(tmp_path, [recorder, WeightAveraging("swa", start=0.0)], case="masked_lm")
+    trainer = make_averaging_trainer(tmp_path, [recorder], case="masked_lm", **MEAN)
     trainer.train()
     decoder, embeddings = trainer.model.lm_head.decoder, trainer.model.model.embeddings.word_embeddings
     assert decoder.weight is embeddings.weight
@@ -215,7 +191,7 @@ def test_tied_weights_stay_tied(tmp_path):
 
 def test_a_second_training_averages_anew(tmp_path):
     recorder = WeightRecorder()
-    trainer = make_averaging_trainer(tmp_path, [recorder, WeightAveraging("swa", start=0.0)])
+    trainer = make_averaging_trainer(tmp_path, [recorder], **MEAN)
     trainer.train()
     recorder.steps.clear()
     trainer.train()
@@ -225,7 +201,7 @@ def test_a_second_training_averages_anew(tmp_path):
 
 def test_a_checkpoint_of_other_trained_parameters_is_refused(tmp_path):
     settings = {"save_strategy": "steps", "save_steps": 4}
-    make_averaging_trainer(tmp_path, [WeightAveraging("ema", 0.5)], **settings).train()
+    make_averaging_trainer(tmp_path, max_steps=4, **EMA, **settings).train()
     averaging, model = WeightAveraging("ema", 0.5), make_model("classification")
     model.classifier.requires_grad_(False)
     with pytest.raises(ValueError, match="first difference is 'classifier.bias'"):
