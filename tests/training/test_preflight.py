@@ -1,11 +1,8 @@
 """The checks pass on a training that works, fail for each way in which it would not, and leave nothing behind."""
 
 import json
-import os
 import random
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -20,7 +17,7 @@ from hf_elastic.training.trials import restored
 from tests.conftest import TINY
 from tests.training import preflight_worker
 from tests.training.cases import accuracy, collate, make_learnable_rows, make_model, make_rows, make_trainer
-from tests.training.test_trainer_distributed import free_port, repository
+from tests.training.launching import run_two_processes
 
 NAMES = ["communication", "data", "sizes", "evaluation", "loss", "checkpoint", "memory", "duration"]
 
@@ -278,16 +275,7 @@ def test_a_report_of_failures():
 
 
 def test_two_processes_agree(tmp_path):
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
-    command += ["--master_port", str(free_port()), "--log-dir", str(tmp_path / "log"), preflight_worker.__file__]
-    result = subprocess.run(
-        [*command, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": str(repository()), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert result.returncode == 0, result.stderr[-4000:]
+    run_two_processes(preflight_worker.__file__, tmp_path)
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
     assert first == second
     assert first["works"] == dict.fromkeys(NAMES, ["passed", True])
