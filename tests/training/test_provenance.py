@@ -64,7 +64,14 @@ def test_arguments_that_say_how_it_was_trained_are_kept(args):
     left_out = {
         *("output_dir", "run_name", "project", "hub_token", "hub_model_id", "hub_strategy", "hub_private_repo"),
         *("hub_always_push", "hub_revision", "push_to_hub", "trackio_space_id", "trackio_bucket_id"),
-        *("trackio_static_space_id", "resume_from_checkpoint", "local_rank", "deepspeed", "optim_args"),
+        *(
+            "trackio_static_space_id",
+            "resume_from_checkpoint",
+            "local_rank",
+            "deepspeed",
+            "optim_args",
+            "teacher_cache_dir",
+        ),
     }
     assert set(args.to_dict()) - set(public) == left_out
 
