@@ -204,3 +204,60 @@ def test_the_largest_subnet_is_one_more_source(tmp_path):
         total = total - (mean * model(**batch, subnet=name).logits.log_softmax(dim=-1)).sum(dim=-1).mean()
     total.backward()
     assert_same_gradients(recorder.steps, [{name: p.grad for name, p in model.named_parameters()}])
+
+
+EVERYTHING = {
+    "sampling": "sandwich",
+    "subnet_weighting": "by_loss",
+    "subnet_max_lengths": {"tiny": 8},
+    "core_gradient_scale": 0.5,
+    "layer_drop": 0.2,
+    "group_penalty": 1e-3,
+    "detachment_probability": 0.2,
+    "hidden_loss": "cosine",
+    "relation_weight": 1.0,
+    "attention_weight": 0.5,
+    "embedding_weight": 0.1,
+    "layer_map": "last",
+    "temperature": 4.0,
+    "temperature_end": 1.0,
+    "temperature_schedule": "linear",
+    "teacher_mixing": "validation",
+    "layer_lr_decay": 0.9,
+    "head_lr_multiplier": 5.0,
+    "percentile_clipping": 50,
+    "weight_averaging": "ema",
+    "ema_decay": 0.9,
+    "micro_batch_size": 3,
+    "adapt_micro_batch_size": True,
+    "max_examples": 1000,
+    "on_bad_step": "skip",
+    "statistics_steps": 2,
+}
+
+
+def test_everything_at_once_resumes_as_if_unbroken(tmp_path):
+    """Dropout is on, and the teacher has another hidden size, so that a projection is learned as well."""
+
+    def make(folder):
+        settings = {
+            "max_steps": 6,
+            "save_strategy": "steps",
+            "save_steps": 3,
+            "eval_strategy": "steps",
+            "eval_steps": 3,
+            "learning_rate": 1e-3,
+            "restore_callback_states_from_checkpoint": True,
+            **EVERYTHING,
+        }
+        model = make_model("classification", dropout=0.2)
+        return make_trainer(tmp_path / folder, model=model, teachers=[make_teacher("Bert")], settings=settings)
+
+    whole = make("whole")
+    whole.train()
+    resumed = make("parts")
+    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-3"))
+    assert resumed.state.global_step == 6
+    expected = whole.model.state_dict()
+    assert all(torch.equal(value, expected[name]) for name, value in resumed.model.state_dict().items())
+    assert resumed.evaluate()["eval_tiny_loss"] == whole.evaluate()["eval_tiny_loss"]
