@@ -7,14 +7,12 @@ before the first step: activations, gradients and the optimizer's state. `--devi
 import argparse
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 
 import torch
+from fresh_process import peak_memory, run_variant
 from results import report
-from throughput import peak_memory
 from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments, set_seed
 from transformers.utils import logging
 
@@ -71,16 +69,6 @@ def train(options: argparse.Namespace) -> None:
     print(json.dumps({"seconds": seconds, "memory": peak_memory(on_gpu) - memory}))
 
 
-def run(variant: str, options: argparse.Namespace) -> dict[str, float]:
-    """Runs a variant in a fresh process."""
-    arguments = [f"--{name}={value}" for name, value in vars(options).items() if value is not None]
-    command = [sys.executable, __file__, *arguments, f"--variant={variant}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    result = json.loads(next(line for line in done.stdout.splitlines()[::-1] if line.startswith('{"seconds"')))
-    print(variant, result, flush=True)
-    return result
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--length", type=int, default=128)
@@ -92,7 +80,9 @@ def main() -> None:
     if options.variant:
         train(options)
         return
-    rounds = [{variant: run(variant, options) for variant in VARIANTS} for _ in range(options.rounds)]
+    rounds = [
+        {variant: run_variant(__file__, variant, options) for variant in VARIANTS} for _ in range(options.rounds)
+    ]
     rows = []
     for variant in VARIANTS:
         ratios = {
