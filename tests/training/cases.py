@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import EvalPrediction, TrainerCallback
+from transformers import EvalPrediction, PreTrainedModel, TrainerCallback
 
 import hf_elastic
 from hf_elastic import ElasticConfig, ElasticTrainer, ElasticTrainingArguments, SubnetConfig
@@ -149,11 +149,11 @@ def make_trainer(
 
 
 def train(
-    output_dir: str | Path, case: str = "classification", teacher: bool = False, **settings: Any
+    output_dir: str | Path, case: str = "classification", teacher: bool | PreTrainedModel = False, **settings: Any
 ) -> tuple[ElasticTrainer, list[dict[str, torch.Tensor]]]:
-    """Trains a case, and gives the trainer and the gradients of each step."""
+    """Trains a case, and gives the trainer and the gradients of each step; `True` is a teacher of six layers."""
     recorder = GradientRecorder()
-    teachers = [make_model(case, layers=6, seed=5)] if teacher else None
+    teachers = [make_model(case, layers=6, seed=5) if teacher is True else teacher] if teacher else None
     trainer = make_trainer(output_dir, case, settings, callbacks=[recorder], teachers=teachers)
     trainer.train()
     return trainer, recorder.steps

@@ -11,10 +11,16 @@ from typing import Any
 import torch
 
 from tests.training.cases import losses_of, train
+from tests.training.teacher_cases import make_teacher
 
 
 def run(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """Trains once, and gives the gradients, the losses, the weights at the end and the evaluation."""
+    """Trains once, and gives the gradients, the losses, the weights at the end and the evaluation.
+
+    `"teacher"` may name an architecture: a teacher of it is narrower than the student.
+    """
+    if isinstance(settings.get("teacher"), str):
+        settings = {**settings, "teacher": make_teacher(settings["teacher"])}
     trainer, gradients = train(folder, **settings)
     metrics = {key: value for key, value in trainer.evaluate().items() if key.endswith("loss")}
     return {
