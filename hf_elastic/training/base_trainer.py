@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel, Trainer
-from transformers.trainer_utils import EvalLoopOutput, TrainOutput
+from transformers.trainer_utils import EvalLoopOutput, TrainOutput, unwrap_peft_model
 
 from .arguments import ElasticTrainingArguments
 from .callbacks import callbacks_for, find_callback
@@ -18,6 +18,7 @@ from .complete_checkpoints import choose_checkpoint
 from .loss_guard import LossGuard
 from .parameter_groups import with_parameter_groups
 from .provenance import RunRecord
+from .sharding import check_launch, check_tied_weights
 from .training_statistics import TrainingStatistics
 from .weight_averaging import WeightAveraging, averaged_weights
 
@@ -44,6 +45,8 @@ class BaseTrainer(Trainer):
 
     def _validate_args(self) -> None:
         super()._validate_args()
+        check_launch(self)
+        check_tied_weights(unwrap_peft_model(self.model))
         if self.is_deepspeed_enabled:
             self.args.check_deepspeed()
 

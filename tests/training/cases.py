@@ -30,12 +30,13 @@ CHOICES = 2
 MAX_LENGTH = 12
 
 
-def make_model(case: str, dropout: float = 0.0, layers: int = 4, seed: int = 0) -> ElasticPreTrainedModel:
-    """A randomized supernet of the full size and three smaller ones."""
-    class_name, settings = CASES[case]
+def make_model(
+    case: str, dropout: float = 0.0, layers: int = 4, seed: int = 0, **settings: Any
+) -> ElasticPreTrainedModel:
+    """A randomized supernet of the full size and three smaller ones; `settings` are others of its configuration."""
+    class_name, of_case = CASES[case]
     config = ElasticConfig(
-        **{**TINY, "num_hidden_layers": layers},
-        **settings,
+        **{**TINY, **of_case, "num_hidden_layers": layers, **settings},
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
     )
