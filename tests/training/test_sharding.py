@@ -10,14 +10,24 @@ from typing import Any
 
 import pytest
 import torch
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
 from transformers import AutoModelForSequenceClassification
 from transformers.distributed import DistributedConfig
 
 import hf_elastic
+from hf_elastic.modeling.layers_elastic import ElasticLayer
 from hf_elastic.training.arguments import ElasticTrainingArguments
 from hf_elastic.training.sharding import check_sharding, check_tied_weights, fill_gradients
 from tests.training import sharding_worker
-from tests.training.cases import assert_same_gradients, collate, make_model, make_rows
+from tests.training.cases import (
+    GradientRecorder,
+    assert_same_gradients,
+    collate,
+    make_model,
+    make_rows,
+    make_trainer,
+    train,
+)
 from tests.training.test_trainer_distributed import free_port, in_two_processes, repository
 
 STEPS = {"max_steps": 2, "optim": "sgd", "learning_rate": 0.05, "weight_decay": 0.1, "optim_args": "momentum=0.9"}
@@ -73,6 +83,17 @@ def test_what_it_saves_is_an_ordinary_supernet(split_between_two):
     member = hf_elastic.extract(model, "small")
     assert member.config.num_hidden_layers == 2
     torch.testing.assert_close(member(**batch).logits, model(**batch, subnet="small").logits)
+
+
+def test_layers_inside_of_another_module(tmp_path):
+    """As the activation checkpointing of accelerate's FSDP puts them."""
+    settings = {**STEPS, "relation_weight": 1.0, "per_device_train_batch_size": 16}
+    _, expected = train(tmp_path, **settings)
+    model, recorder = make_model("classification"), GradientRecorder()
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, ElasticLayer))
+    make_trainer(tmp_path, settings=settings, model=model, callbacks=[recorder]).train()
+    actual = [{n.replace("._checkpoint_wrapped_module", ""): g for n, g in step.items()} for step in recorder.steps]
+    assert_same_gradients(actual, expected)
 
 
 @pytest.mark.parametrize(
