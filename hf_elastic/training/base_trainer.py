@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import PreTrainedModel, Trainer
-from transformers.trainer_utils import EvalLoopOutput, TrainOutput
+from transformers.trainer_utils import EvalLoopOutput, TrainOutput, unwrap_peft_model
 
 from .arguments import ElasticTrainingArguments
 from .callbacks import callbacks_for, find_callback, find_callbacks
@@ -21,6 +21,7 @@ from .growing_batches import check_growing_data, make_growing_dataloader
 from .loss_guard import LossGuard
 from .parameter_groups import with_parameter_groups
 from .provenance import RunRecord
+from .sharding import check_launch, check_tied_weights
 from .stored_callback import StoredCallback
 from .training_statistics import TrainingStatistics
 from .weight_averaging import WeightAveraging
@@ -48,6 +49,8 @@ class BaseTrainer(Trainer):
 
     def _validate_args(self) -> None:
         super()._validate_args()
+        check_launch(self)
+        check_tied_weights(unwrap_peft_model(self.model))
         if self.is_deepspeed_enabled:
             self.args.check_deepspeed()
         if not self.args.keep_effective_batch:

@@ -37,6 +37,7 @@ from .processes import any_process, average_gradients, gathering_gradients, touc
 from .projection_training import ProjectionTraining, projections_for
 from .resource_callback import ResourceCallback
 from .sampling import SubnetSampler
+from .sharding import check_sharding, fill_gradients, is_sharded
 from .subnet_number import AdaptSubnetNumber
 from .subnet_objective import SubnetObjective
 from .subnet_weights import RunningLosses
@@ -50,7 +51,6 @@ from .validation import (
     check_label_column,
     check_metric,
     check_model,
-    check_sharding,
     check_subnet_settings,
     check_subnets,
 )
@@ -144,6 +144,8 @@ class ElasticTrainer(BaseTrainer):
         projections = projections_for(self.teachers, self.elastic_model.config.hidden_size, self.args.seed)
         if projections is not None and self.args.hidden_weight + self.args.embedding_weight > 0:
             self.projection_training = ProjectionTraining(projections.to(self.args.device))
+        if is_sharded(self):
+            check_sharding(self.args, has_projections=self.projection_training is not None)
         self._read_subnets()
         check_datasets(self.model, self.train_dataset, self.eval_dataset)
         if self.args.remove_unused_columns:
@@ -176,7 +178,6 @@ class ElasticTrainer(BaseTrainer):
         # Here rather than in train(): `model_init` has run.
         self._read_subnets()
         self._notes, self._losses = [], LossLog()  # one that broke off left some
-        check_sharding(self.args, self.is_fsdp_enabled or self.is_deepspeed_enabled)
         self.objective.distiller.open_caches(self.train_dataset)
         if self.args.gradient_conflicts != "add":
             parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
@@ -240,6 +241,8 @@ class ElasticTrainer(BaseTrainer):
                 self.surgery.combine(self.state.global_step, partial(self.accelerator.reduce, reduction="mean"))
             elif agree is not None:
                 average_gradients(model.parameters())
+            elif is_sharded(self) and not self.is_deepspeed_enabled:
+                fill_gradients(model.parameters())
         self._note_step(loss)
         return loss
 
@@ -254,7 +257,8 @@ class ElasticTrainer(BaseTrainer):
         inputs = student_inputs(inputs, self.teachers)
         names = self.sampler.draw(step, number and number.number)
         # FSDP has to reduce after each pass: a layer that the last one leaves out would not be reduced at all.
-        gathering = partial(gathering_gradients, self.accelerator, model, keeps_reducing=self.is_fsdp_enabled)
+        keeps_reducing = is_sharded(self) and not self.is_deepspeed_enabled
+        gathering = partial(gathering_gradients, self.accelerator, model, keeps_reducing=keeps_reducing)
         core, losses = list(self.elastic_model.base_model.parameters()), []
         self._drawn = {name: self._subnet_at(name, step) for name in names}
         try:
@@ -389,7 +393,7 @@ class ElasticTrainer(BaseTrainer):
 
     def _leaves_out_parameters(self) -> bool:
         """Whether the passes of a step may leave parameters without a gradient, which they must not."""
-        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
+        if is_sharded(self):
             return False
         is_full = not self.args.layer_drop and self.full_name in self._drawn
         return self.accelerator.num_processes > 1 or not is_full

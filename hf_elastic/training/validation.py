@@ -166,17 +166,6 @@ def check_features(
                 )
 
 
-def check_sharding(args: ElasticTrainingArguments, is_sharded: bool) -> None:
-    """Raises ValueError if a setting needs whole gradients and weights, where FSDP or DeepSpeed split them."""
-    neutral = {"core_gradient_scale": 1, "gradient_conflicts": "add", "group_penalty": 0}
-    for name, value in neutral.items() if is_sharded else ():
-        if getattr(args, name) != value:
-            raise ValueError(
-                f"{name}={getattr(args, name)!r} does not work with FSDP and DeepSpeed, which split gradients and "
-                f"weights between the processes. Give {value!r}, or train with DDP."
-            )
-
-
 def check_metric(metric: str | None, subnets: Mapping[str, SubnetConfig], eval_dataset: Any, only_loss: bool) -> None:
     """Checks `metric_for_best_model` as far as names can be known before the first evaluation.
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import EvalPrediction, TrainerCallback
+from transformers import EvalPrediction, PreTrainedModel, TrainerCallback
 
 import hf_elastic
 from hf_elastic import ElasticConfig, ElasticTrainer, ElasticTrainingArguments, SubnetConfig
@@ -30,12 +30,13 @@ CHOICES = 2
 MAX_LENGTH = 12
 
 
-def make_model(case: str, dropout: float = 0.0, layers: int = 4, seed: int = 0) -> ElasticPreTrainedModel:
-    """A randomized supernet of the full size and three smaller ones."""
-    class_name, settings = CASES[case]
+def make_model(
+    case: str, dropout: float = 0.0, layers: int = 4, seed: int = 0, **settings: Any
+) -> ElasticPreTrainedModel:
+    """A randomized supernet of the full size and three smaller ones; `settings` are others of its configuration."""
+    class_name, of_case = CASES[case]
     config = ElasticConfig(
-        **{**TINY, "num_hidden_layers": layers},
-        **settings,
+        **{**TINY, **of_case, "num_hidden_layers": layers, **settings},
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
     )
@@ -175,13 +176,13 @@ def make_trainer(
 def train(
     output_dir: str | Path,
     case: str = "classification",
-    teacher: bool = False,
+    teacher: bool | PreTrainedModel = False,
     model: ElasticPreTrainedModel | None = None,
     **settings: Any,
 ) -> tuple[ElasticTrainer, list[dict[str, torch.Tensor]]]:
-    """Trains a case, and gives the trainer and the gradients of each step."""
+    """Trains a case, and gives the trainer and the gradients of each step; `True` is a teacher of six layers."""
     recorder = GradientRecorder()
-    teachers = [make_model(case, layers=6, seed=5)] if teacher else None
+    teachers = [make_model(case, layers=6, seed=5) if teacher is True else teacher] if teacher else None
     trainer = make_trainer(output_dir, case, settings, model=model, callbacks=[recorder], teachers=teachers)
     trainer.train()
     return trainer, recorder.steps

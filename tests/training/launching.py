@@ -14,12 +14,27 @@ def run_two_processes(script: str, folder: Path, *arguments: str) -> None:
         folder: Where logs of the processes go; the script's first argument.
         arguments: Further ones.
     """
+    result = launch_two_processes(script, str(folder), *arguments, log_dir=folder / "log")
+    assert result.returncode == 0, result.stderr[-4000:]
+
+
+def launch_two_processes(
+    script: str, *arguments: str, log_dir: Path, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs a script with torchrun, and gives how it ended and what it wrote.
+
+    Args:
+        script: The file.
+        arguments: Its arguments.
+        log_dir: Where logs of the processes go.
+        variables: Of the environment.
+    """
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    result = subprocess.run(
-        [*command, "--log-dir", str(folder / "log"), script, str(folder), *arguments],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"},
+    own = {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [*command, "--log-dir", str(log_dir), script, *arguments],
+        env={**os.environ, **variables, **own},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
-    assert result.returncode == 0, result.stderr[-4000:]
