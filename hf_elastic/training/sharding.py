@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import torch
 from accelerate.utils import parse_flag_from_env
-from torch import nn
+from torch import distributed, nn
 from transformers import Trainer
 
 from .arguments import ElasticTrainingArguments
@@ -21,12 +21,21 @@ def is_sharded(trainer: Trainer) -> bool:
 
 
 def check_launch(trainer: Trainer) -> None:
-    """Raises ValueError if FSDP or DeepSpeed was asked for, and accelerate would silently train without it.
+    """Raises ValueError if processes would silently train by themselves, or without FSDP or DeepSpeed as asked for.
 
     Args:
         trainer: A trainer that has made its accelerator.
     """
-    args, several = trainer.args, trainer.accelerator.num_processes > 1
+    known = trainer.accelerator.num_processes
+    running = distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+    if running > known:
+        raise ValueError(
+            f"{running} processes run, but accelerate knows of {known}, so that each would read all of the data. On "
+            "CPUs, give use_cpu=True; for DeepSpeed on CPUs, set ACCELERATE_USE_DEEPSPEED=true, call "
+            'accelerate.PartialState(backend="gloo") before the training arguments are made, and give them '
+            'accelerator_config={"use_configured_state": True}.'
+        )
+    args, several = trainer.args, known > 1
     # Of one process the variables say little: accelerate leaves them set when a trainer before asked for either.
     wanted = {
         "FSDP": (bool(args.fsdp) or (several and parse_flag_from_env("ACCELERATE_USE_FSDP")), trainer.is_fsdp_enabled),
@@ -46,7 +55,7 @@ def check_launch(trainer: Trainer) -> None:
             kind = trainer.accelerator.distributed_type.value
             raise ValueError(
                 f"{name} was asked for, but this training would run without it: accelerate chose {kind} for "
-                f"{trainer.accelerator.num_processes} process(es) on {trainer.args.device}. {remedies[name]}"
+                f"{known} process(es) on {trainer.args.device}. {remedies[name]}"
             )
 
 
@@ -70,16 +79,30 @@ def check_tied_weights(model: nn.Module) -> None:
             )
 
 
-def check_sharding(args: ElasticTrainingArguments, has_projections: bool) -> None:
+def zero_stage(trainer: Trainer) -> int:
+    """The stage of ZeRO that DeepSpeed runs, 0 without DeepSpeed."""
+    return trainer.accelerator.state.deepspeed_plugin.zero_stage if trainer.is_deepspeed_enabled else 0
+
+
+def check_sharding(args: ElasticTrainingArguments, has_projections: bool = False, stage: int = 0) -> None:
     """Checks the arguments of a training whose weights or gradients are split.
 
     Args:
         args: The arguments.
         has_projections: Whether teachers have another hidden size, so that projections are trained.
+        stage: The stage of ZeRO.
 
     Raises:
-        ValueError: If a setting needs whole weights and gradients, or reduces them by itself.
+        ValueError: If a setting needs whole weights and gradients, or reduces them by itself, or leaves layers out of
+            steps where ZeRO-3 would take these layers' last gradients again.
     """
+    skipping = {"sampling": args.sampling == "one_per_step", "layer_drop": args.layer_drop > 0}
+    for name, skips in skipping.items():
+        if stage == 3 and skips:
+            raise ValueError(
+                f"{name}={getattr(args, name)!r} has steps that do not run all layers, and ZeRO-3 changes the "
+                "others by the gradients of an earlier step. Use ZeRO-2, or sampling='sandwich' and layer_drop=0."
+            )
     neutral = {
         "core_gradient_scale": 1,
         "gradient_conflicts": "add",

@@ -37,7 +37,7 @@ from .processes import any_process, average_gradients, gathering_gradients, touc
 from .projection_training import ProjectionTraining, projections_for
 from .resource_callback import ResourceCallback
 from .sampling import SubnetSampler
-from .sharding import check_sharding, fill_gradients, is_sharded
+from .sharding import check_sharding, fill_gradients, is_sharded, zero_stage
 from .subnet_number import AdaptSubnetNumber
 from .subnet_objective import SubnetObjective
 from .subnet_weights import RunningLosses
@@ -145,7 +145,7 @@ class ElasticTrainer(BaseTrainer):
         if projections is not None and self.args.hidden_weight + self.args.embedding_weight > 0:
             self.projection_training = ProjectionTraining(projections.to(self.args.device))
         if is_sharded(self):
-            check_sharding(self.args, has_projections=self.projection_training is not None)
+            check_sharding(self.args, self.projection_training is not None, zero_stage(self))
         self._read_subnets()
         check_datasets(self.model, self.train_dataset, self.eval_dataset)
         if self.args.remove_unused_columns:

@@ -99,12 +99,20 @@ def test_layers_inside_of_another_module(tmp_path):
 def test_settings_that_need_whole_weights(tmp_path, setting):
     ((name, value),) = setting.items()
     with pytest.raises(ValueError, match=f"{name}={value!r} does not work with FSDP.*or train with DDP"):
-        check_sharding(ElasticTrainingArguments(str(tmp_path), **setting), has_projections=False)
+        check_sharding(ElasticTrainingArguments(str(tmp_path), **setting))
+
+
+@pytest.mark.parametrize("setting", [{"layer_drop": 0.1}, {"sampling": "one_per_step"}], ids=["drop", "sampling"])
+def test_zero_3_needs_every_layer_in_every_step(tmp_path, setting):
+    args = ElasticTrainingArguments(str(tmp_path), **setting)
+    check_sharding(args, stage=2)
+    with pytest.raises(ValueError, match=f"{next(iter(setting))}=.*gradients of an earlier step.*ZeRO-2"):
+        check_sharding(args, stage=3)
 
 
 def test_projections_need_whole_weights(tmp_path):
     args = ElasticTrainingArguments(str(tmp_path))
-    check_sharding(args, has_projections=False)
+    check_sharding(args)
     with pytest.raises(ValueError, match="hidden_weight=0.1.*another hidden size.*Give 0"):
         check_sharding(args, has_projections=True)
 
@@ -138,17 +146,21 @@ def test_missing_gradients_become_zero():
 SILENT = {
     "launcher, FSDP": ({"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}, {}, "FSDP was asked for.*fsdp_size"),
     "arguments, FSDP": ({}, {"fsdp": True}, "FSDP was asked for.*fsdp_size"),
+    "launcher, DeepSpeed": ({"ACCELERATE_USE_DEEPSPEED": "true"}, {}, "DeepSpeed was asked for.*DS_ACCELERATOR"),
+    "two processes as one": ({"CUDA_VISIBLE_DEVICES": ""}, {"use_cpu": False}, "2 processes run.*use_cpu=True"),
 }
 SILENT_SCRIPT = """
 import json, sys
+import torch
 from tests.training.cases import make_trainer
+torch.distributed.init_process_group("gloo")
 make_trainer(sys.argv[1], settings=json.loads(sys.argv[2])).train()
 """
 
 
 @pytest.mark.parametrize("case", SILENT)
-def test_ddp_in_place_of_fsdp_is_an_error(tmp_path, case):
-    """In two processes on the CPU, where accelerate knows no FSDP."""
+def test_what_accelerate_would_silently_do_instead_is_an_error(tmp_path, case):
+    """In two processes on the CPU."""
     variables, settings, message = SILENT[case]
     script = tmp_path / "silent.py"
     script.write_text(SILENT_SCRIPT)
