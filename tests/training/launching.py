@@ -36,5 +36,5 @@ def launch_two_processes(
         env={**os.environ, **variables, **own},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1200,  # DeepSpeed compiles an operator at its first start
     )

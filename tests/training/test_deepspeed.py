@@ -3,8 +3,6 @@
 import importlib.util
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,8 @@ from transformers import AutoModelForSequenceClassification
 
 from tests.training import deepspeed_worker
 from tests.training.cases import losses_of, make_trainer
-from tests.training.test_trainer_distributed import free_port, in_two_processes, repository
+from tests.training.distributed_worker import in_two_processes
+from tests.training.launching import launch_two_processes
 
 STEPS = {"max_steps": 3, "optim": "sgd", "learning_rate": 0.05, "weight_decay": 0.1, "optim_args": "momentum=0.9"}
 RUNS = {
@@ -39,14 +38,11 @@ def two_processes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("deepspeed")
     runs = {name: (stage, in_two_processes(settings)) for name, (stage, settings) in RUNS.items()}
     (folder / "runs.json").write_text(json.dumps(runs))
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
-    command += ["--master_port", str(free_port()), deepspeed_worker.__file__, str(folder / "runs.json")]
-    environment = {"PYTHONPATH": str(repository()), "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
     # A build that was interrupted leaves a lock behind, which others wait for.
-    environment["TORCH_EXTENSIONS_DIR"] = os.environ.get("TORCH_EXTENSIONS_DIR", str(folder / "extensions"))
-    result = subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=1200, check=False
-    )
+    extensions = os.environ.get("TORCH_EXTENSIONS_DIR", str(folder / "extensions"))
+    variables = {"DS_ACCELERATOR": "cpu", "TORCH_EXTENSIONS_DIR": extensions}
+    runs_file = str(folder / "runs.json")
+    result = launch_two_processes(deepspeed_worker.__file__, runs_file, log_dir=folder / "log", **variables)
     assert result.returncode == 0, result.stderr[-4000:]
     return folder
 
