@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from .modeling.subnet_elastic import SubnetConfig
     from .training.arguments import ElasticTrainingArguments
     from .training.collators import UnpaddingCollator
+    from .training.learning_rate_finder import find_learning_rate
+    from .training.preflight import check_training
+    from .training.teacher_inputs import TeacherInputsCollator, encode_for_teacher
+    from .training.teachers import Teacher
     from .training.trainer import ElasticTrainer
 
 __version__ = "0.1.0"
@@ -54,7 +58,12 @@ _MODULES = {
     "SubnetConfig": "modeling.subnet_elastic",
     "ElasticTrainingArguments": "training.arguments",
     "ElasticTrainer": "training.trainer",
+    "Teacher": "training.teachers",
+    "check_training": "training.preflight",
+    "TeacherInputsCollator": "training.teacher_inputs",
     "UnpaddingCollator": "training.collators",
+    "encode_for_teacher": "training.teacher_inputs",
+    "find_learning_rate": "training.learning_rate_finder",
 }
 
 __all__ = [
@@ -68,11 +77,16 @@ __all__ = [
     "ElasticTrainer",
     "ElasticTrainingArguments",
     "SubnetConfig",
+    "Teacher",
+    "TeacherInputsCollator",
     "UnpaddingCollator",
+    "check_training",
     "convert",
     "copy_into_experts",
+    "encode_for_teacher",
     "export_family",
     "extract",
+    "find_learning_rate",
     "load_family",
     "rank",
     "share_layers",

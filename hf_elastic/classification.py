@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from transformers import DataCollatorWithPadding, set_seed
 
@@ -11,6 +12,7 @@ from .recipes import TrainingSettings, check_sizes, subnet_configs
 from .tasks.text_classification import TextClassificationData, encode
 from .training.collators import UnpaddingCollator
 from .training.family import FamilyRun, train_family
+from .training.trainer import ElasticTrainer
 
 
 def train_text_classifier(
@@ -19,6 +21,7 @@ def train_text_classifier(
     settings: TrainingSettings,
     sizes: Mapping[str, Mapping[str, float]] | None = None,
     on_phase: Callable[[str], None] | None = None,
+    check: Callable[[ElasticTrainer], Any] | None = None,
 ) -> FamilyRun:
     """Trains all sizes of a text classifier, and scores them on the test split, or the validation split without one.
 
@@ -33,12 +36,46 @@ def train_text_classifier(
             Multipliers of [`SubnetConfig.scaled`] by the name of each size. By default those that the supernet names.
         on_phase (`Callable[[str], None]`, *optional*):
             As [`train_family`] takes it; before its phases comes `"data"`.
+        check (`Callable[[ElasticTrainer], Any]`, *optional*):
+            As [`train_family`] takes it.
 
     Returns:
         [`FamilyRun`]: The trained supernet, and the metrics of every size.
 
     Raises:
         ValueError, TypeError, OSError: If sizes, settings, data and checkpoint do not fit together.
+    """
+    with tempfile.TemporaryDirectory() as unused:  # the trainer wants a folder, but no checkpoints are written
+        return train_family(
+            **prepare_text_classifier(source, data, settings, unused, sizes, on_phase),
+            finetune_epochs=settings.finetune_epochs,
+            rank_examples=settings.rank_examples,
+            on_phase=on_phase,
+            check=check,
+        )
+
+
+def prepare_text_classifier(
+    source: str | Path,
+    data: TextClassificationData,
+    settings: TrainingSettings,
+    output_dir: str | Path,
+    sizes: Mapping[str, Mapping[str, float]] | None = None,
+    on_phase: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """Makes model, data and arguments of the common training.
+
+    Args:
+        source, data, settings, sizes, on_phase:
+            As [`train_text_classifier`] takes them.
+        output_dir (`str` or `Path`):
+            Folder of the trainer.
+
+    Returns:
+        Keyword arguments of [`ElasticTrainer`], and of [`train_family`].
+
+    Raises:
+        ValueError, TypeError, OSError: Likewise.
     """
     if sizes is not None:
         check_sizes(sizes)
@@ -52,19 +89,15 @@ def train_text_classifier(
     model = load_classifier(source, **data.model_settings)
     if sizes is not None:
         model.config.subnets = subnet_configs(model.config, sizes)
-    with tempfile.TemporaryDirectory() as unused:  # the trainer wants a folder, but no checkpoints are written
-        return train_family(
-            model,
-            settings.arguments(unused),
-            encoded["train"],
-            encoded.get("test", encoded["validation"]),
-            processing_class=tokenizer,
-            compute_metrics=data.compute_metrics,
-            data_collator=UnpaddingCollator(DataCollatorWithPadding(tokenizer)),
-            finetune_epochs=settings.finetune_epochs,
-            rank_examples=settings.rank_examples,
-            on_phase=on_phase,
-        )
+    return {
+        "model": model,
+        "args": settings.arguments(output_dir),
+        "train_dataset": encoded["train"],
+        "eval_dataset": encoded.get("test", encoded["validation"]),
+        "processing_class": tokenizer,
+        "compute_metrics": data.compute_metrics,
+        "data_collator": UnpaddingCollator(DataCollatorWithPadding(tokenizer)),
+    }
 
 
 def describe_training(settings: TrainingSettings, run: FamilyRun) -> dict[str, str | int | float]:

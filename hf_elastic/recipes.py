@@ -4,6 +4,7 @@ The dataclasses are the format: field names are the file's keys. Reading checks 
 mistake is found before anything is loaded.
 """
 
+import difflib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -45,6 +46,7 @@ class TrainingSettings:
         train_rows: Training rows to use, stratified by label. Default: all.
         sampling: See [`ElasticTrainingArguments`], as for the fields that follow.
         seed: Seed of everything that is drawn.
+        other_arguments: Any other [`ElasticTrainingArguments`] by name.
 
     Raises:
         TypeError: If a value is not of the annotated kind.
@@ -65,6 +67,7 @@ class TrainingSettings:
     temperature: float = 1.0
     subnet_weights: dict[str, float] = field(default_factory=dict)
     seed: int = 42
+    other_arguments: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for known in fields(self):
@@ -76,6 +79,18 @@ class TrainingSettings:
         for name in ("finetune_epochs", "cotrain_epochs", "learning_rate"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} is negative.")
+        self._check_other_arguments()
+
+    def _check_other_arguments(self) -> None:
+        own = {*(known.name for known in fields(self)), "num_train_epochs", "per_device_train_batch_size"}
+        possible = {known.name for known in fields(ElasticTrainingArguments)} - own - {"output_dir"}
+        for name in self.other_arguments:
+            if name in own:
+                raise ValueError(f"other_arguments: {name!r} is a setting of its own, or follows from one.")
+            if name not in possible:
+                similar = difflib.get_close_matches(name, possible)
+                hint = f" Did you mean {' or '.join(similar)}?" if similar else ""
+                raise ValueError(f"other_arguments: {name!r} is no training argument.{hint}")
 
     def updated(self, **changes: Any) -> "TrainingSettings":
         """Gives the settings with those changes that are not None."""
@@ -107,7 +122,7 @@ class TrainingSettings:
             "report_to": "none",
             "dataloader_pin_memory": torch.accelerator.is_available(),
         }
-        return ElasticTrainingArguments(output_dir=str(output_dir), **{**values, **others})
+        return ElasticTrainingArguments(output_dir=str(output_dir), **{**values, **self.other_arguments, **others})
 
 
 @dataclass(frozen=True)
@@ -255,7 +270,8 @@ def _check_keys(where: str, values: Mapping[str, Any], known: Iterable[str]) -> 
 
 def _check_type(name: str, value: Any, kind: Any) -> None:
     # An integer is a number, but a boolean is neither.
-    accepted = {float: (int, float), int | None: (int, type(None)), dict[str, float]: (dict,)}.get(kind, (kind,))
+    mappings = {dict[str, float]: (dict,), dict[str, Any]: (dict,)}
+    accepted = {float: (int, float), int | None: (int, type(None)), **mappings}.get(kind, (kind,))
     if isinstance(value, bool) or not isinstance(value, accepted):
         expected = kind.__name__ if isinstance(kind, type) else str(kind)
         hint = " (YAML needs a dot in 1.0e-4)" if kind is float and isinstance(value, str) else ""

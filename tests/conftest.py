@@ -1,5 +1,6 @@
 """Settings and parts that all tests share."""
 
+import gc
 import importlib.util
 import os
 from pathlib import Path
@@ -14,6 +15,13 @@ from transformers import BertConfig
 import hf_elastic
 from hf_elastic import ElasticConfig, SubnetConfig
 from hf_elastic.modeling.modeling_elastic import ElasticPreTrainedModel
+
+
+def pytest_collection_finish() -> None:
+    """Spares what the imports made from garbage collection: every training begins with one, which took most of it."""
+    gc.collect()
+    gc.freeze()
+
 
 TINY = {
     "vocab_size": 99,

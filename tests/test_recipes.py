@@ -48,6 +48,25 @@ def test_settings_become_arguments_of_the_trainer(tmp_path):
     assert (args.sampling, args.seed, args.logging_steps) == ("joint", 7, 5)
 
 
+def test_other_training_arguments(tmp_path):
+    settings = TrainingSettings(other_arguments={"relation_weight": 0.5, "max_grad_norm": 0.5})
+    args = settings.arguments(tmp_path)
+    assert (args.relation_weight, args.max_grad_norm) == (0.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"relation_wieght": 1.0}, "'relation_wieght' is no training argument. Did you mean relation_weight"),
+        ({"temperature": 2.0}, "'temperature' is a setting of its own"),
+        ({"num_train_epochs": 2.0}, "'num_train_epochs' is a setting of its own, or follows from one"),
+    ],
+)
+def test_arguments_that_are_none(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        TrainingSettings(other_arguments=arguments)
+
+
 def test_only_given_settings_are_updated():
     assert TrainingSettings().updated(seed=1, batch_size=None) == TrainingSettings(seed=1)
 

@@ -6,15 +6,13 @@ Each variant trains in processes of its own, which take turns; memory is the gro
 
 import argparse
 import json
-import resource
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 
 import torch
 from datasets import Dataset
+from fresh_process import peak_memory, run_variant
 from results import report
 from transformers import (
     AutoModelForSequenceClassification,
@@ -97,23 +95,6 @@ def train(options: argparse.Namespace) -> None:
     print(json.dumps(result | {"tokens": sum(map(len, rows["input_ids"]))}))
 
 
-def peak_memory(on_gpu: bool) -> float:
-    """Gives the most memory so far in MiB."""
-    if on_gpu:
-        return torch.cuda.max_memory_allocated() / 2**20
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-
-
-def run(variant: str, options: argparse.Namespace) -> dict[str, float]:
-    """Runs a variant in a fresh process."""
-    arguments = [f"--{name.replace('_', '-')}={value}" for name, value in vars(options).items() if value is not None]
-    command = [sys.executable, __file__, *arguments, f"--variant={variant}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    result = json.loads(next(line for line in done.stdout.splitlines()[::-1] if line.startswith('{"seconds"')))
-    print(variant, result, flush=True)
-    return result
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", default="../shared/data", help="folder with glue/<task>/train.parquet")
@@ -129,7 +110,11 @@ def main() -> None:
     # Processors without instructions for bf16 are so slow that one round of it says enough.
     in_bf16 = {name for name, (_, _, changes) in VARIANTS.items() if changes.get("bf16") and options.device == "cpu"}
     rounds = [
-        {variant: run(variant, options) for variant in VARIANTS if turn == 0 or variant not in in_bf16}
+        {
+            variant: run_variant(__file__, variant, options)
+            for variant in VARIANTS
+            if turn == 0 or variant not in in_bf16
+        }
         for turn in range(options.rounds)
     ]
     first = next(iter(VARIANTS))

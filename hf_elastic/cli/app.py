@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
+from .check import check
 from .convert import convert
 from .export import export
 from .extract import extract
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (quickstart, convert, rank, train, extract, export, info):
+for command in (quickstart, convert, rank, check, train, extract, export, info):
     app.command()(command)
 
 

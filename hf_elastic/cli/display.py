@@ -1,6 +1,6 @@
 """What the commands show: phases of a long run, and tables."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
@@ -14,6 +14,7 @@ console = Console(highlight=False)
 
 _PHASES = {
     "data": "Read and tokenise the data",
+    "check": "Check everything that the training needs",
     "fine-tune": "Fine-tune the full model",
     "rank": "Rank heads and neurons by importance",
     "co-train": "Train all sizes together",
@@ -27,18 +28,19 @@ def show_phase(phase: str) -> None:
     console.rule(f"[bold]{_PHASES[phase]}", align="left")
 
 
-def show_table(rows: Iterable[Mapping[str, str]], title: str | None = None) -> None:
+def show_table(rows: Iterable[Mapping[str, str]], title: str | None = None, texts: Collection[str] = ()) -> None:
     """Shows rows as a table: the first column aligned left, the others right.
 
     Args:
         rows: Cells by column title, the same titles in every row.
         title: What stands above.
+        texts: Further columns that are aligned left.
     """
     rows = list(rows)
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for number, column in enumerate(rows[0]):
         # A narrow terminal breaks words rather than leaving out their ends.
-        table.add_column(column, justify="right" if number else "left", overflow="fold")
+        table.add_column(column, justify="right" if number and column not in texts else "left", overflow="fold")
     for row in rows:
         table.add_row(*row.values())
     console.print(table)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import yaml
 
 from ..modeling.subnet_elastic import MULTIPLIERS
 
@@ -76,6 +77,27 @@ def parse_subnet(definition: str) -> tuple[str, dict[str, float]]:
         if not 0 < multipliers[key] <= 1:
             raise typer.BadParameter(f"--subnet {definition!r}: {value} does not lie in (0, 1]; {example}.")
     return name, multipliers
+
+
+def read_arguments(definitions: Sequence[str] | None) -> dict[str, Any] | None:
+    """Reads training arguments, each `name=value` with a value as in YAML.
+
+    Returns:
+        The values by name, or None if there are none.
+
+    Raises:
+        typer.BadParameter: If a text has another form.
+    """
+    values: dict[str, Any] = {}
+    for definition in definitions or ():
+        name, equals, value = definition.partition("=")
+        if not name or not equals:
+            raise typer.BadParameter(f"--argument {definition!r} lacks a name and '=': write it as temperature=2.0.")
+        try:
+            values[name.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            values[name.strip()] = value
+    return values or None
 
 
 def choose_sizes(

@@ -1,5 +1,6 @@
 """Model cards of a family, rendered from its manifest alone, so that they can be written again at any time."""
 
+import json
 import re
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
@@ -54,6 +55,7 @@ def render_card(manifest: Manifest, member: Member) -> ModelCard:
         picture=PICTURE_NAME if manifest.primary_metric else None,
         training_data=_training_data(manifest),
         source=_source(manifest),
+        run=_run(manifest),
         limits=_limits(manifest, member),
     )
 
@@ -156,6 +158,29 @@ def _source(manifest: Manifest) -> str:
         return "The checkpoint that the supernet was converted from was not recorded."
     kind = f", a checkpoint of type `{manifest.source_model_type}`" if manifest.source_model_type else ""
     return f"The supernet comes from `{manifest.source}`{kind}."
+
+
+def _run(manifest: Manifest) -> str:
+    run = manifest.details.run
+    if run is None:
+        return "Seed, versions and data of the training were not recorded."
+    seeds = f"{run.seed}" if run.data_seed is None else f"{run.seed}, and {run.data_seed} for the order of the data"
+    versions = ", ".join(f"{name} {number}" for name, number in run.versions.items())
+    commit = f", at commit `{run.git_commit}`" if run.git_commit else ""
+    parts = [f"Trained with seed {seeds}, with {versions}{commit}."]
+    if run.data:
+        rows = ["| Data | Rows | Columns | Hash of the rows |", "| :-- | --: | :-- | :-- |"]
+        for use, data in run.data.items():
+            of_rows = "" if data.hashed_rows == data.rows else f" ({data.hashed_rows} of them)"
+            known = f"`{data.content_hash}`{of_rows}" if data.content_hash else "–"
+            cells = (use, "–" if data.rows is None else data.rows, ", ".join(data.columns) or "–", known)
+            rows.append(f"| {' | '.join(table_cell(cell) for cell in cells)} |")
+        parts.append("\n".join(rows))
+    if run.arguments:
+        arguments = json.dumps(run.arguments, indent=2, ensure_ascii=False)
+        summary = "<summary>All training arguments but private ones</summary>"
+        parts.append(f"<details>\n{summary}\n\n```json\n{arguments}\n```\n\n</details>")
+    return "\n\n".join(parts)
 
 
 def _evaluation(manifest: Manifest) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 
 from huggingface_hub.utils import validate_repo_id
 
+from ..training.provenance import RunRecord
+
 DETAILS_NAME = "training_details.json"
 
 Scalar = str | int | float | bool
@@ -46,10 +48,12 @@ class TrainingDetails:
             Known limits besides those that the card derives itself, in Markdown.
         citation (`str`, *optional*):
             BibTeX entries.
+        run ([`RunRecord`] or `Mapping`, *optional*):
+            Seed, versions, data and arguments of the training, e.g. `RunRecord.load("out/checkpoint-500")`.
 
     Raises:
         TypeError: If a value has another type.
-        ValueError: If a value is blank, or `dataset_id` or `base_model` cannot be a Hub id.
+        ValueError: If a value is blank, `dataset_id` or `base_model` cannot be a Hub id, or `run` is no record.
     """
 
     name: str | None = None
@@ -64,9 +68,12 @@ class TrainingDetails:
     base_model: str | None = None
     limits: str | None = None
     citation: str | None = None
+    run: RunRecord | None = None
 
     def __post_init__(self) -> None:
-        for name in (known.name for known in fields(self) if known.name != "settings"):
+        if self.run is not None:
+            object.__setattr__(self, "run", RunRecord.read(self.run))
+        for name in (known.name for known in fields(self) if known.name not in ("settings", "run")):
             value = getattr(self, name)
             parts = value if name == "language" and isinstance(value, list) else [value]
             if not all(part is None or isinstance(part, str) for part in parts):

@@ -207,6 +207,8 @@ def _encode(value: Any) -> Any:
 def _decode(kind: Any, value: Any, where: str) -> Any:
     """Reads a JSON value as an annotated type; errors say where it stands, e.g. `members[0].flops`."""
     origin, arguments = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return value
     if origin in (Union, types.UnionType):
         return _decode_union(arguments, value, where)
     if origin is list and isinstance(value, list):

@@ -144,6 +144,18 @@ class ElasticConfig(PreTrainedConfig):
     model_type = "elastic"
     _auto_class = "AutoConfig"
     _rope_type_labels = LAYER_TYPES
+    # How `from_pretrained(distributed_config=...)` splits a model. Tensor parallelism leaves experts, embeddings and
+    # heads whole; for FSDP, everything outside of the layers is one unit, tied weights included.
+    base_model_tp_plan = {
+        "layers.*.attention.q_proj": "colwise",
+        "layers.*.attention.k_proj": "colwise",
+        "layers.*.attention.v_proj": "colwise",
+        "layers.*.attention.o_proj": "rowwise",
+        "layers.*.mlp.gate_proj": "colwise",
+        "layers.*.mlp.up_proj": "colwise",
+        "layers.*.mlp.down_proj": "rowwise",
+    }
+    base_model_fsdp_plan = {"layers.*": "free_full_weight"}
 
     vocab_size: int = 30522
     hidden_size: int = 768

@@ -35,6 +35,7 @@ from .layers_elastic import ElasticLayer
 from .pooling_elastic import ElasticPooler, ElasticPredictionHead, classifier_dropout
 from .slicing_elastic import ElasticLayerNorm, ElasticLinear, leading
 from .subnet_elastic import SubnetConfig
+from .tensor_parallel_elastic import check_tensor_parallel
 from .unpadding_elastic import Unpadding
 
 logger = logging.get_logger(__name__)
@@ -324,6 +325,7 @@ class ElasticModel(ElasticPreTrainedModel):
     ) -> ElasticModelOutput:
         """Runs embeddings and layers, on a padded batch or on one row of all tokens."""
         sizes = subnet.select(self.layer_sizes)
+        check_tensor_parallel(self.config, sizes, self.layer_sizes)
         hidden_size = sizes[0].hidden_size
         others = set(self.config.layer_types) - {"full_attention"}
         if others and attention_mask is not None and attention_mask.dim() != 2:

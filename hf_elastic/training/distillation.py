@@ -1,21 +1,27 @@
-"""What a subnet learns from another model on the same inputs: the objective that fits the head, over the right units.
+"""What a subnet learns from the predictions of another model on the same inputs: the objective that fits the head.
 
 The head is told from its outputs, so that a teacher may be any transformers model with the same kind of outputs.
 """
 
-import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers.utils import ModelOutput
 
-from .objectives import align_hidden_states, binary_kl, kl_divergence, logit_mse
+from .attention_states import AttentionStates
+from .objectives import binary_kl, kl_divergence, logit_mse, soft_cross_entropy
+from .teacher_mixing import prediction_kind
 
 IGNORED_LABEL = -100
-TARGETS = ("labels", "start_positions", "end_positions")
+# How predictions of classes are compared. All have the same arguments.
+OUTPUT_LOSSES: dict[str, Callable[..., Tensor]] = {
+    "kl": kl_divergence,
+    "cross_entropy": soft_cross_entropy,
+    "mse": lambda student, teacher, temperature, **units: logit_mse(student, teacher, **units),
+}
 
 Batch = Mapping[str, Any]
 
@@ -35,107 +41,85 @@ class UnitCounts(NamedTuple):
         return cls(examples, mask.sum(), examples if labels is None else (labels != IGNORED_LABEL).sum())
 
 
-class Reference(NamedTuple):
-    """Outputs to learn from, detached.
+class Observation(NamedTuple):
+    """What a model makes of a batch, as far as others may learn from it.
 
     Shape:
         logits: one tensor, or two where the head predicts the start and the end of a span.
-        hidden_states: `[examples, length, hidden]` each, the embeddings' output first; None without alignment.
+        hidden_states: `[examples, length, hidden]` each, the embeddings' output first; None if not asked for.
+        attention: the states of each layer, see [`AttentionStates`]; None if not asked for.
     """
 
     logits: tuple[Tensor, ...]
-    hidden_states: tuple[Tensor, ...] | None
+    hidden_states: tuple[Tensor, ...] | None = None
+    attention: tuple[AttentionStates, ...] | None = None
 
     @classmethod
-    def of(cls, outputs: ModelOutput) -> "Reference":
-        """Keeps what is needed of a model's outputs, without its graph."""
-        hidden_states = outputs.get("hidden_states")
-        return cls(
-            tuple(logits.detach() for logits in logits_of(outputs)),
-            hidden_states and tuple(state.detach() for state in hidden_states),
+    def of(cls, outputs: ModelOutput, attention: Mapping[int, AttentionStates] | None = None) -> "Observation":
+        """Takes what is needed of a model's outputs, and of what was recorded of its layers."""
+        return cls(logits_of(outputs), outputs.get("hidden_states"), attention and tuple(attention.values()))
+
+    def detached(self, max_length: int | None = None) -> "Observation":
+        """The same without a graph; of features only those of the first tokens, if a length is given."""
+        cut = slice(max_length)
+        hidden_states = self.hidden_states and tuple(state.detach()[:, cut] for state in self.hidden_states)
+        attention = self.attention and tuple(
+            AttentionStates(*(state.detach()[:, :, cut] for state in layer[:3]), layer.scaling)
+            for layer in self.attention
         )
+        return Observation(tuple(logits.detach() for logits in self.logits), hidden_states, attention)
 
 
-def teach(teacher: nn.Module, batch: Batch, output_hidden_states: bool) -> Reference:
-    """Runs a teacher on a batch.
-
-    Args:
-        teacher: Any transformers model with the head of the student; inputs that it does not know are left out.
-        batch: Inputs of the student.
-        output_hidden_states: Whether they are needed.
-
-    Returns:
-        The teacher's outputs.
-    """
-    known = inspect.signature(teacher.forward).parameters
-    inputs = {name: value for name, value in batch.items() if name in known and name not in TARGETS}
-    with torch.no_grad():
-        return Reference.of(teacher(**inputs, output_hidden_states=output_hidden_states, return_dict=True))
-
-
-def soft_loss(
-    outputs: ModelOutput,
-    reference: Reference,
+def prediction_loss(
+    student: tuple[Tensor, ...],
+    target: tuple[Tensor, ...],
     batch: Batch,
     counts: UnitCounts,
     temperature: float = 1.0,
     problem_type: str | None = None,
+    output_loss: str = "kl",
 ) -> Tensor:
-    """Loss of a student's predictions against a reference's.
+    """Loss of a student's predictions against those that it learns from.
 
-    KL divergence for classes; per labelled token where the logits are per token; over the non-padding positions for
-    the start and end of a span; per label for several labels; squared difference for regression. Where the problem
-    type is unset it is told as the model does: one output means regression, floating point labels mean several labels.
+    Of classes the divergence, or what `output_loss` says; per labelled token where the logits are per token; over the
+    non-padding positions for the start and end of a span; per label for several labels; squared difference for
+    regression.
 
     Args:
-        outputs: Outputs of the student.
-        reference: What it learns from.
+        student: Logits of the student, two of a head for spans.
+        target: Logits that it learns from, likewise.
         batch: Their inputs, labels included.
         counts: Units of the whole accumulated batch.
         temperature: Divides the logits of both sides.
         problem_type: The student's `config.problem_type`.
+        output_loss: `"kl"`, `"cross_entropy"` or `"mse"`.
 
     Returns:
         Scalar loss.
     """
-    objective = _objective_for(outputs, batch, counts, temperature, problem_type)
-    pairs = zip(logits_of(outputs), reference.logits, strict=True)
-    return torch.stack([objective(student, teacher) for student, teacher in pairs]).mean()
+    objective = _objective_for(student, batch, counts, temperature, problem_type, output_loss)
+    return torch.stack([objective(ours, theirs) for ours, theirs in zip(student, target, strict=True)]).mean()
 
 
 def _objective_for(
-    outputs: ModelOutput, batch: Batch, counts: UnitCounts, temperature: float, problem_type: str | None
+    logits: tuple[Tensor, ...],
+    batch: Batch,
+    counts: UnitCounts,
+    temperature: float,
+    problem_type: str | None,
+    output_loss: str,
 ) -> Callable[[Tensor, Tensor], Tensor]:
-    divergence = partial(kl_divergence, temperature=temperature)
-    if "start_logits" in outputs:
-        return partial(divergence, normalizer=counts.examples, class_mask=token_mask(batch))
-    if outputs.logits.dim() == 3:
-        return partial(divergence, normalizer=counts.labels, mask=batch["labels"] != IGNORED_LABEL)
-    if problem_type == "regression" or (problem_type is None and outputs.logits.shape[-1] == 1):
+    of_classes = partial(OUTPUT_LOSSES[output_loss], temperature=temperature)
+    if len(logits) == 2:
+        return partial(of_classes, normalizer=counts.examples, class_mask=token_mask(batch))
+    kind = prediction_kind(logits[0], batch.get("labels"), problem_type)
+    if kind == "values":
         return partial(logit_mse, normalizer=counts.examples)
-    if problem_type == "multi_label_classification" or (problem_type is None and batch["labels"].is_floating_point()):
+    if kind == "labels":
         return partial(binary_kl, temperature=temperature, normalizer=counts.examples)
-    return partial(divergence, normalizer=counts.examples)
-
-
-def hidden_loss(outputs: ModelOutput, reference: Reference, batch: Batch, counts: UnitCounts) -> Tensor:
-    """Loss of a student's hidden states against a reference's, on non-padding positions.
-
-    A subnet with a smaller hidden size has the leading units of the supernet, and is compared with those.
-
-    Args:
-        outputs: Outputs of the student, hidden states included.
-        reference: What it learns from, hidden states included.
-        batch: Their inputs.
-        counts: Units of the whole accumulated batch.
-
-    Returns:
-        Scalar loss.
-    """
-    mask = token_mask(batch).flatten(end_dim=-2)  # the choices of multiple choice are rows of the hidden states
-    width = outputs.hidden_states[0].shape[-1]
-    states = tuple(state[..., :width] for state in reference.hidden_states)
-    return align_hidden_states(outputs.hidden_states, states, mask, normalizer=counts.tokens)
+    if logits[0].dim() == 3:
+        return partial(of_classes, normalizer=counts.labels, mask=batch["labels"] != IGNORED_LABEL)
+    return partial(of_classes, normalizer=counts.examples)
 
 
 def logits_of(outputs: ModelOutput) -> tuple[Tensor, ...]:

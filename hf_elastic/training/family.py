@@ -67,13 +67,14 @@ class FamilyRun:
         return _evaluate(self.trainer, dataset)
 
     def save(self, output_dir: str | Path) -> None:
-        """Saves the supernet with its tokenizer, and the scores as `metrics.json`, for an export later.
+        """Saves the supernet with its tokenizer, the scores and the record of the run, for an export later.
 
         Args:
             output_dir (`str` or `Path`):
                 The folder to write.
         """
         output_dir = Path(output_dir)
+        self.trainer.run_record.save(output_dir)
         self.model.save_pretrained(output_dir)
         if self.trainer.processing_class is not None:
             self.trainer.processing_class.save_pretrained(output_dir)
@@ -91,6 +92,7 @@ def train_family(
     finetune_epochs: float = 0.0,
     rank_examples: int = 256,
     on_phase: Callable[[str], None] | None = None,
+    check: Callable[[ElasticTrainer], Any] | None = None,
     **trainer_arguments: Any,
 ) -> FamilyRun:
     """Trains all sizes of a supernet in one run.
@@ -117,7 +119,11 @@ def train_family(
             Training examples to rank the units by, rounded up to whole batches. 0 leaves the order as it is,
             which adapters of the projections need.
         on_phase (`Callable[[str], None]`, *optional*):
-            Called with the name of each phase when it begins: `"fine-tune"`, `"rank"`, `"co-train"`, `"evaluate"`.
+            Called with the name of each phase when it begins: `"check"`, `"fine-tune"`, `"rank"`, `"co-train"`,
+            `"evaluate"`.
+        check (`Callable[[ElasticTrainer], Any]`, *optional*):
+            Called with the trainer of all sizes before any training, which it stops by raising an error. E.g.
+            `lambda trainer: check_training(trainer, quick=True).raise_if_failed()`.
         **trainer_arguments:
             Other arguments of [`ElasticTrainer`], such as `teachers`.
 
@@ -137,6 +143,9 @@ def train_family(
         check_plain_weights(trainer.elastic_model)  # as the ranking does, but before the fine-tuning
     show_loss_only(trainer, "All sizes", passes=len(trainer.subnets))
     phases = _Phases(on_phase)
+    if check is not None:
+        phases.announce("check")
+        check(trainer)
     if finetune_epochs:
         with phases.timed("fine-tune"):
             finetuner = Trainer(model, _finetuning(args, finetune_epochs), **data)
@@ -240,11 +249,14 @@ class _Phases:
         self.on_phase = on_phase
         self.seconds: dict[str, float] = {}
 
-    @contextmanager
-    def timed(self, name: str) -> Iterator[None]:
+    def announce(self, name: str) -> None:
         logger.info(f"Phase: {name}")
         if self.on_phase is not None:
             self.on_phase(name)
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        self.announce(name)
         start = time.perf_counter()
         yield
         self.seconds[name] = time.perf_counter() - start

@@ -68,9 +68,15 @@ class SubnetSampler:
         if not self.sizes:
             raise ValueError("There are no subnets to draw from. Name at least one.")
 
-    def draw(self, step: int) -> list[str]:
-        """Names of the subnets to run at a step, largest first, each once."""
+    def draw(self, step: int, num_random: int | None = None) -> list[str]:
+        """Names of the subnets to run at a step, largest first, each once.
+
+        Args:
+            step: Number of the step.
+            num_random: In place of the sampler's own number.
+        """
         largest_first = sorted(self.sizes, key=lambda name: -self.sizes[name])
         # Text, because neighbouring numbers as seeds give related draws, and because its hash is the same everywhere.
         rng = random.Random(f"{self.seed}-{step}")
-        return SAMPLING_STRATEGIES[self.strategy](largest_first, self.num_random, rng)
+        number = self.num_random if num_random is None else num_random
+        return SAMPLING_STRATEGIES[self.strategy](largest_first, number, rng)

@@ -6,13 +6,13 @@ neither accumulation nor the number of processes changes the gradients.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel, Trainer
+from transformers import PreTrainedModel
 from transformers.trainer_utils import EvalLoopOutput, TrainOutput, unwrap_peft_model
 from transformers.utils import ModelOutput
 
@@ -20,22 +20,43 @@ from ..compression.cost import count_parameters
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
 from ..modeling.subnet_elastic import SubnetConfig
 from .arguments import ElasticTrainingArguments
+from .base_trainer import BaseTrainer
+from .batch_size import AdaptMicroBatchSize
+from .callbacks import find_callback, find_callbacks
+from .core_gradients import scaled_gradients
 from .coverage import merge_metrics, trained_subnets, without_prefix
-from .distillation import Reference, UnitCounts, hidden_loss, soft_loss, teach
+from .distillation import Observation, token_mask
+from .distiller import Distiller, Source
+from .gradient_surgery import GradientSurgery
+from .growing_batches import AdaptBatchSize
+from .layer_drop import drop_layers
+from .loss_guard import LossGuard
 from .loss_log import LossLog
+from .micro_batches import run_micro_batches
+from .processes import any_process, average_gradients, gathering_gradients, touch_parameters
+from .projection_training import ProjectionTraining, projections_for
+from .resource_callback import ResourceCallback
 from .sampling import SubnetSampler
-from .teacher_checks import check_teachers, list_teachers
+from .sharding import check_sharding, fill_gradients, is_sharded, zero_stage
+from .subnet_number import AdaptSubnetNumber
+from .subnet_objective import SubnetObjective
+from .subnet_weights import RunningLosses
+from .teacher_checks import check_teacher_cache, check_teacher_data, check_teachers, list_teachers
+from .teacher_validation import TeacherWeights
+from .teachers import Teacher, freeze, student_inputs, teacher_columns
+from .training_statistics import TrainingStatistics
 from .validation import (
     check_datasets,
+    check_features,
     check_label_column,
     check_metric,
     check_model,
+    check_subnet_settings,
     check_subnets,
-    check_weights,
 )
 
 
-class ElasticTrainer(Trainer):
+class ElasticTrainer(BaseTrainer):
     """[`~transformers.Trainer`] for a supernet: trains its named subnets and the full model together.
 
     Evaluation covers all of them: `eval_<subnet>_<metric>` for each, `eval_mean_<metric>` over the named ones, and
@@ -88,7 +109,7 @@ class ElasticTrainer(Trainer):
         model: PreTrainedModel | nn.Module | None = None,
         args: ElasticTrainingArguments | None = None,
         *positional: Any,
-        teachers: Sequence[PreTrainedModel] | None = None,
+        teachers: Sequence[PreTrainedModel | Teacher] | None = None,
         **keywords: Any,
     ) -> None:
         args = ElasticTrainingArguments("tmp_trainer") if args is None else args
@@ -99,13 +120,16 @@ class ElasticTrainer(Trainer):
         self.teachers = list_teachers(teachers)
         self.subnets: dict[str, SubnetConfig] = {}
         self.subnet_metrics: dict[str, dict[str, float]] = {}
-        self._drawn: list[str] = []  # the subnets of the training step that runs, empty outside of one
-        self._references: list[Reference] = []
-        self._counts: UnitCounts | None = None
+        self._drawn: dict[str, SubnetConfig] = {}  # what the training step runs, largest first; empty outside of one
+        self._notes: list[tuple[str, dict[str, Tensor], Tensor]] = []  # losses of its subnets, and that of their task
         self._losses = LossLog()
+        self.projection_training: ProjectionTraining | None = None
+        self.surgery: GradientSurgery | None = None
         super().__init__(model, args, *positional, **keywords)
+        if self.projection_training is not None:
+            self.add_callback(self.projection_training)
         for teacher in self.teachers:
-            teacher.eval().requires_grad_(False).to(args.device)
+            freeze(teacher, args.device, args.teacher_dtype)
 
     @property
     def elastic_model(self) -> ElasticPreTrainedModel:
@@ -116,11 +140,18 @@ class ElasticTrainer(Trainer):
         # Here rather than in __init__: `model_init` has run, and neither folders nor repositories are made yet.
         super()._validate_args()
         check_model(self.model)
+        check_teachers(self.teachers, self.model, self.args, self.processing_class)
+        projections = projections_for(self.teachers, self.elastic_model.config.hidden_size, self.args.seed)
+        if projections is not None and self.args.hidden_weight + self.args.embedding_weight > 0:
+            self.projection_training = ProjectionTraining(projections.to(self.args.device))
+        if is_sharded(self):
+            check_sharding(self.args, self.projection_training is not None, zero_stage(self))
         self._read_subnets()
         check_datasets(self.model, self.train_dataset, self.eval_dataset)
         if self.args.remove_unused_columns:
             check_label_column(self.model, self.train_dataset, self.label_names)
-        check_teachers(self.teachers, self.model, self.args)
+        check_teacher_data(self.teachers, self.args, self.train_dataset, self.eval_dataset)
+        check_teacher_cache(self.teachers, self.model, self.args)
         named, only_loss = self.elastic_model.config.subnets, self.compute_metrics is None
         check_metric(self.args.metric_for_best_model, named, self.eval_dataset, only_loss)
 
@@ -131,15 +162,46 @@ class ElasticTrainer(Trainer):
         if subnets == self.subnets:
             return
         check_subnets(model, subnets)
-        check_weights(self.args, subnets)
         sizes = {name: count_parameters(model, subnet).encoder for name, subnet in subnets.items()}
-        self.subnets, self.full_name = subnets, max(sizes, key=sizes.get)
+        largest_first = sorted(sizes, key=lambda name: -sizes[name])
+        check_subnet_settings(self.args, model, largest_first)
+        check_features(self.args, model, subnets)
+        self.subnets, self.full_name = subnets, largest_first[0]
         self.sampler = SubnetSampler(sizes, self.args.sampling, self.args.num_random_subnets, self.args.seed)
+        projections = self.projection_training and self.projection_training.projections
+        distiller = Distiller(self.args, model.config, self.teachers, projections)
+        # As the parent does with the task's loss.
+        scale = self.accelerator.num_processes if self.args.average_tokens_across_devices else 1
+        self.objective = SubnetObjective(self.args, largest_first, distiller, scale)
 
     def _inner_training_loop(self, *positional: Any, **keywords: Any) -> TrainOutput:
         # Here rather than in train(): `model_init` has run.
         self._read_subnets()
+        self._notes, self._losses = [], LossLog()  # one that broke off left some
+        self.objective.distiller.open_caches(self.train_dataset)
+        if self.args.gradient_conflicts != "add":
+            parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+            self.surgery = GradientSurgery(self.args.gradient_conflicts, parameters, self.args.seed)
         return super()._inner_training_loop(*positional, **keywords)
+
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
+        """The parent's optimizer, with groups by depth, which trains feature projections as well."""
+        optimizer = super().create_optimizer(model)
+        if self.projection_training is not None:
+            self.projection_training.add_to(optimizer, self.args.weight_decay)
+        return optimizer
+
+    def _set_signature_columns_if_needed(self) -> None:
+        """Keeps the columns of teachers with inputs of their own, and the examples' ids for their caches."""
+        if self._signature_columns is None:
+            super()._set_signature_columns_if_needed()
+            self._signature_columns += teacher_columns(self.teachers, self.train_dataset)
+
+    def prediction_step(
+        self, model: nn.Module, inputs: dict[str, Any], *positional: Any, **keywords: Any
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """The parent's, without what only teachers read."""
+        return super().prediction_step(model, student_inputs(inputs, self.teachers), *positional, **keywords)
 
     def get_batch_samples(
         self, epoch_iterator: Iterator, num_batches: int, device: torch.device
@@ -148,32 +210,95 @@ class ElasticTrainer(Trainer):
         batches, num_items = super().get_batch_samples(epoch_iterator, num_batches, device)
         if not batches:
             return batches, num_items
-        counts = torch.stack([torch.stack(UnitCounts.of(batch)) for batch in batches]).sum(dim=0).to(device)
-        if self.args.average_tokens_across_devices and self.args.world_size > 1:
-            counts = self.accelerator.reduce(counts)
-        self._counts = UnitCounts(*counts)
+        is_reduced = self.args.average_tokens_across_devices and self.args.world_size > 1
+        self.objective.count(batches, device, self.accelerator.reduce if is_reduced else None)
         # The parent counts only what is called `labels`: not the start and end of a span.
-        num_items = self._counts.labels if num_items is None else torch.as_tensor(num_items)
+        num_items = self.objective.counts[None].labels if num_items is None else torch.as_tensor(num_items)
         return batches, num_items.clamp(min=1)  # a batch without a label has the loss 0, not 0 / 0
 
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None = None
     ) -> Tensor:
-        """Runs forward and backward of one micro-batch for each subnet of the step, and adds up the losses.
+        """Runs forward and backward of a batch for each subnet of the step, and adds up the losses.
 
         One backward pass per subnet costs less time and memory than one through all of them.
         """
         inputs = self._prepare_inputs(inputs)
-        self._drawn = self.sampler.draw(self.state.global_step)
-        self._references = [self._teach(teacher, inputs) for teacher in self.teachers]
+        self._weigh_teachers()
+        if (running := find_callback(self, RunningLosses)) is not None:
+            self.objective.running_losses = running.means
+        adaptation = find_callback(self, AdaptMicroBatchSize)
+        agree = partial(any_process, device=self.args.device) if adaptation and self.args.world_size > 1 else None
+        loss = run_micro_batches(
+            inputs,
+            partial(self._train_part, model, num_items_in_batch),
+            adaptation.rule.size if adaptation else self.args.micro_batch_size or len(token_mask(inputs)),
+            retry=adaptation and partial(self._undo_step, model, adaptation),
+            agree=agree,
+        )
+        if self.accelerator.sync_gradients:
+            if self.surgery is not None:
+                self.surgery.combine(self.state.global_step, partial(self.accelerator.reduce, reduction="mean"))
+            elif agree is not None:
+                average_gradients(model.parameters())
+            elif is_sharded(self) and not self.is_deepspeed_enabled:
+                fill_gradients(model.parameters())
+        self._note_step(loss)
+        return loss
+
+    def _train_part(
+        self, model: nn.Module, num_items_in_batch: Tensor | int | None, inputs: dict[str, Any], reduces: bool
+    ) -> Tensor:
+        """Runs a part of a batch for each subnet; `reduces` says whether processes reduce their gradients after it."""
+        step, distiller = self.state.global_step, self.objective.distiller
+        number = find_callback(self, AdaptSubnetNumber)
+        with self.compute_loss_context_manager(), self.accelerator.autocast():
+            distiller.ask_teachers(inputs)
+        inputs = student_inputs(inputs, self.teachers)
+        names = self.sampler.draw(step, number and number.number)
+        # FSDP has to reduce after each pass: a layer that the last one leaves out would not be reduced at all.
+        keeps_reducing = is_sharded(self) and not self.is_deepspeed_enabled
+        gathering = partial(gathering_gradients, self.accelerator, model, keeps_reducing=keeps_reducing)
+        core, losses = list(self.elastic_model.base_model.parameters()), []
+        self._drawn = {name: self._subnet_at(name, step) for name in names}
         try:
-            losses = []
-            for name in self._drawn:
-                with nullcontext() if name == self._drawn[-1] else self._gathering_gradients(model):
+            for name in names:
+                is_last = reduces and name == names[-1] and self.surgery is None
+                factor = 1.0 if name == names[0] else self.args.core_gradient_scale
+                with nullcontext() if is_last else gathering(), scaled_gradients(core, factor):
                     losses.append(super().training_step(model, {**inputs, "subnet": name}, num_items_in_batch))
+                if self.surgery is not None:
+                    self.surgery.take(name)
         finally:
-            self._drawn, self._references = [], []
+            self._drawn, distiller.sources = {}, []
         return torch.stack(losses).sum()
+
+    def _undo_step(self, model: nn.Module, adaptation: AdaptMicroBatchSize, size: int) -> int:
+        """Forgets what a step has done so far that ran out of memory, and gives the size to repeat it with."""
+        model.zero_grad()
+        self._notes.clear()
+        if (statistics := find_callback(self, TrainingStatistics)) is not None:
+            statistics.forget_activations()
+        if self.surgery is not None:
+            self.surgery.clear()
+        if self.projection_training is not None:
+            self.projection_training.zero_gradients()
+        return adaptation.rule.run_out(size)
+
+    def _weigh_teachers(self) -> None:
+        """Weighs the teachers by the evaluation data, once for a training and all that resume it."""
+        callback = find_callback(self, TeacherWeights)
+        if callback is None or not self.teachers:
+            return
+        if callback.weights is None:
+            problem_type = self.elastic_model.config.problem_type
+            callback.measure(self.teachers, self.get_eval_dataloader(), self.accelerator, problem_type)
+        self.objective.distiller.weights = callback.of(self.teachers)
+
+    def _subnet_at(self, name: str, step: int) -> SubnetConfig:
+        """What a subnet runs at a step: itself, or without the layers that are dropped then."""
+        draw = f"{self.args.seed}-{step}-{name}"
+        return drop_layers(self.subnets[name], self.elastic_model.config, self.args.layer_drop, draw)
 
     def compute_loss(
         self,
@@ -185,16 +310,52 @@ class ElasticTrainer(Trainer):
         """The parent's loss; within a training step that of one subnet, with what it learns from others."""
         if not self._drawn:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-        name = inputs["subnet"]
-        aligned = self.args.hidden_weight > 0
-        extra = {"subnet": self.subnets[name], "output_hidden_states": aligned, "return_dict": True}
-        task, outputs = super().compute_loss(model, {**inputs, **extra}, True, num_items_in_batch)
-        loss = self._weighted(name, task, outputs, inputs)
-        if name == self._drawn[0] and self.args.inplace_distillation:
-            self._references.append(Reference.of(outputs))
-        if name == self._drawn[-1]:
-            loss = loss + self._touch_parameters(model)
+        name, distiller = inputs["subnet"], self.objective.distiller
+        subnet = self._drawn[name]
+        inputs = self.objective.inputs_of(name, inputs)
+        extra = {"subnet": subnet, "output_hidden_states": distiller.reads_hidden_states, "return_dict": True}
+        if distiller.reads_attention:
+            extra["unpad_inputs"] = False  # which would put all texts into one row
+        with distiller.observing(model) as attention:
+            task, outputs = super().compute_loss(model, {**inputs, **extra}, True, num_items_in_batch)
+        student = Observation.of(outputs, attention)
+        loss, parts = self.objective(
+            name, subnet, task, student, inputs, self.state.global_step, self._training_progress()
+        )
+        losses = {"loss": loss.detach(), **{f"{kind}_loss": part.detach() for kind, part in parts.items()}}
+        self._notes.append((name, losses, task.detach()))
+        names = list(self._drawn)
+        if name == names[0] and self.args.inplace_distillation:
+            distiller.sources.append(Source(student.detached()))
+        if name == names[-1] and self._leaves_out_parameters():
+            loss = loss + touch_parameters(model)
         return (loss, outputs) if return_outputs else loss
+
+    def _training_progress(self) -> float:
+        """The share of the training that is done, in [0, 1]."""
+        if (growing := find_callback(self, AdaptBatchSize)) is not None:
+            return min(growing.examples / self.args.max_examples, 1.0)
+        return min(self.state.global_step / self.state.max_steps, 1.0)
+
+    def _note_step(self, loss: Tensor) -> None:
+        """Keeps the losses of a batch for the log, and tells the callbacks what has run."""
+        names = {name for name, *_ in self._notes}
+        if (guard := find_callback(self, LossGuard)) is not None:
+            guard.add_loss(loss / len(names))
+        running, step = find_callback(self, RunningLosses), self.state.global_step
+        for name, losses, task in self._notes:
+            if running is not None:
+                running.add(name, task)
+            for kind, loss in losses.items():
+                # Not `loss_<name>_<kind>`, which is `loss_<name>` of a subnet called "small_task".
+                self._losses.add(f"{kind}_{name}", step, loss)
+        if self.accelerator.sync_gradients:
+            sizes, counted = self.sampler.sizes, int(self.objective.counts[None].examples)
+            examples = counted * (1 if self.args.average_tokens_across_devices else self.args.world_size)
+            passes = sum(sizes[name] for name in names) / sizes[self.full_name]
+            for callback in find_callbacks(self, ResourceCallback):
+                callback.on_examples(examples, passes)
+        self._notes.clear()
 
     def evaluation_loop(
         self,
@@ -222,76 +383,17 @@ class ElasticTrainer(Trainer):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Adds the mean losses of each subnet since the last log to what a training step logs."""
-        # The summary at the end ("train_loss") has no place for them, but they do not belong to the next training.
-        means = self._losses.pop_means() if {"loss", "train_loss"} & logs.keys() else {}
-        if "loss" in logs and means:
+        means = self._losses.pop_means() if "loss" in logs else {}
+        if means:
             values = self.accelerator.reduce(torch.stack(list(means.values())), reduction="mean").tolist()
             logs.update(zip(means, values, strict=True))
+            for callback in find_callbacks(self, ResourceCallback):
+                logs.update(callback.logs())
         super().log(logs, start_time)
 
-    def _teach(self, teacher: nn.Module, inputs: dict[str, Any]) -> Reference:
-        with self.compute_loss_context_manager(), self.accelerator.autocast():
-            return teach(teacher, inputs, output_hidden_states=self.args.hidden_weight > 0)
-
-    def _weighted(self, name: str, task: Tensor, outputs: ModelOutput, inputs: dict[str, Any]) -> Tensor:
-        """The loss of a subnet: that of the task, and those against what it learns from."""
-        losses, weights = {"task": task}, {"task": 1.0}
-        if self._references:
-            progress = min(self.state.global_step / self.state.max_steps, 1.0)
-            weights = {
-                "task": self.args.task_weight,
-                "distillation": self.args.distillation_weight_at(progress),
-                "hidden": self.args.hidden_weight,
-            }
-            losses |= self._distillation_losses(outputs, inputs, weights)
-        total = self.args.subnet_weights.get(name, 1.0) * sum(weights[kind] * loss for kind, loss in losses.items())
-        self._losses.add(f"loss_{name}", self.state.global_step, total)
-        if self._references:
-            for kind, loss in losses.items():
-                # Not `loss_<name>_<kind>`, which is `loss_<name>` of a subnet called "small_task".
-                self._losses.add(f"{kind}_loss_{name}", self.state.global_step, loss)
-        return total
-
-    def _distillation_losses(
-        self, outputs: ModelOutput, inputs: dict[str, Any], weights: dict[str, float]
-    ) -> dict[str, Tensor]:
-        """The losses of a subnet against its references that have a weight, each the mean over the references."""
-        problem_type = self.elastic_model.config.problem_type
-        objectives = {
-            "distillation": partial(soft_loss, temperature=self.args.temperature, problem_type=problem_type),
-            "hidden": hidden_loss,
-        }
-        # As the parent does with the task's loss: the processes' gradients are averaged, and ours are parts of a sum.
-        scale = self.accelerator.num_processes if self.args.average_tokens_across_devices else 1
-        losses = {}
-        for kind, objective in objectives.items():
-            if weights[kind] > 0:
-                against = [objective(outputs, reference, inputs, self._counts) for reference in self._references]
-                losses[kind] = scale * torch.stack(against).mean()
-        return losses
-
-    def _touch_parameters(self, model: nn.Module) -> Tensor | float:
-        """Zero, with a zero gradient for every trainable parameter.
-
-        Of what the earlier passes of a step gathered, DDP reduces only the parameters that the last pass has a
-        gradient for. And a parameter without a gradient would be left out by the optimizer in one process, but not in
-        several.
-        """
-        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
-            return 0.0
-        if self.accelerator.num_processes == 1 and self._drawn[0] == self.full_name:
-            return 0.0
-        return sum(parameter.flatten()[:0].sum() for parameter in model.parameters() if parameter.requires_grad)
-
-    @contextmanager
-    def _gathering_gradients(self, model: nn.Module) -> Iterator[None]:
-        """For all passes of a step but its last: gradients stay in their process, and DeepSpeed takes no step yet."""
-        state = self.accelerator.gradient_state
-        synchronizes = state.sync_gradients
-        state._set_sync_gradients(False)
-        try:
-            # FSDP has to reduce after each pass: a layer that the last one leaves out would not be reduced at all.
-            with nullcontext() if self.is_fsdp_enabled else self.accelerator.no_sync(model):
-                yield
-        finally:
-            state._set_sync_gradients(synchronizes)
+    def _leaves_out_parameters(self) -> bool:
+        """Whether the passes of a step may leave parameters without a gradient, which they must not."""
+        if is_sharded(self):
+            return False
+        is_full = not self.args.layer_drop and self.full_name in self._drawn
+        return self.accelerator.num_processes > 1 or not is_full

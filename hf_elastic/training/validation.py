@@ -1,6 +1,7 @@
 """Checks before the training: each error names the value and the remedy, long before the first step."""
 
 import difflib
+import math
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -13,13 +14,16 @@ from transformers.utils import logging
 from ..compression.units import layer_and_name, replaced_modules, units_of
 from ..modeling.modeling_elastic import (
     ElasticForMaskedLM,
+    ElasticForMultipleChoice,
     ElasticForSequenceClassification,
     ElasticForTokenClassification,
     ElasticPreTrainedModel,
 )
 from ..modeling.subnet_elastic import LayerSize, SubnetConfig
 from .arguments import ElasticTrainingArguments
+from .attention_states import RECORDABLE
 from .distillation import IGNORED_LABEL
+from .feature_distillation import OF_ATTENTION
 
 logger = logging.get_logger(__name__)
 
@@ -87,15 +91,79 @@ def _check_whole(path: str, module: nn.Module, name: str, size: LayerSize, full:
             )
 
 
-def check_weights(args: ElasticTrainingArguments, subnets: Mapping[str, SubnetConfig]) -> None:
-    """Raises ValueError if `subnet_weights` names a subnet that is not trained, or leaves none with a weight."""
-    for name in args.subnet_weights:
-        if name not in subnets:
-            raise ValueError(
-                f"subnet_weights names {name!r}, which is no subnet of the model. It has {', '.join(subnets)}."
-            )
-    if not any(args.subnet_weights.get(name, 1) for name in subnets):
+def check_subnet_settings(
+    args: ElasticTrainingArguments, model: ElasticPreTrainedModel, largest_first: Sequence[str]
+) -> None:
+    """Checks what the arguments say of single subnets.
+
+    Args:
+        args: The arguments.
+        model: The supernet, without the wrapper of adapters.
+        largest_first: Names of the subnets that are trained.
+
+    Raises:
+        ValueError: If a name is no subnet, none is left with a weight, or inputs are cut where they must not be.
+    """
+    for argument in ("subnet_weights", "subnet_max_lengths"):
+        for name in getattr(args, argument):
+            if name not in largest_first:
+                raise ValueError(
+                    f"{argument} names {name!r}, which is no subnet of the model. It has {', '.join(largest_first)}."
+                )
+    if not any(args.subnet_weights.get(name, 1) for name in largest_first):
         raise ValueError(f"subnet_weights={args.subnet_weights} is 0 for all subnets. Give at least one a weight.")
+    if args.subnet_max_lengths:
+        _check_lengths(args.subnet_max_lengths, model, largest_first)
+
+
+def _check_lengths(lengths: Mapping[str, int], model: ElasticPreTrainedModel, largest_first: Sequence[str]) -> None:
+    if not isinstance(model, (ElasticForSequenceClassification, ElasticForMultipleChoice)):
+        raise ValueError(
+            f"subnet_max_lengths={dict(lengths)} cuts inputs, but a {type(model).__name__} has labels of single "
+            "tokens. Leave it out."
+        )
+    of_larger: float = math.inf
+    for name in largest_first:
+        length = lengths.get(name, math.inf)
+        if length > of_larger:
+            raise ValueError(
+                f"subnet_max_lengths={dict(lengths)}: {name!r} would read more than a larger subnet, which it learns "
+                "from. Give smaller subnets the same length or a shorter one."
+            )
+        of_larger = length
+
+
+def check_features(
+    args: ElasticTrainingArguments, model: ElasticPreTrainedModel, subnets: Mapping[str, SubnetConfig]
+) -> None:
+    """Checks that the features which are to be compared exist.
+
+    Args:
+        args: The arguments.
+        model: The supernet, without the wrapper of adapters.
+        subnets: What is trained, by name.
+
+    Raises:
+        ValueError: If attention is to be compared that is not full, or a size cannot be cut into `relation_heads`.
+    """
+    config = model.config
+    others = sorted(set(config.layer_types) - set(RECORDABLE))
+    for kind in OF_ATTENTION:
+        if getattr(args, f"{kind}_weight") and others:
+            raise ValueError(
+                f"{kind}_weight={getattr(args, f'{kind}_weight')}, but the model has layers of type {others[0]!r}, "
+                f"whose attention cannot be compared. Set {kind}_weight=0, and compare hidden states instead."
+            )
+    if not args.relation_weight or args.relation_heads is None:
+        return
+    for name, subnet in subnets.items():
+        for size in subnet.layer_sizes(config):
+            width = size.num_attention_heads * config.head_dim
+            if width % args.relation_heads:
+                raise ValueError(
+                    f"relation_heads={args.relation_heads} does not divide the width of the heads of subnet {name!r}, "
+                    f"which is {width} in layer {size.layer}. Leave it out, or give a divisor of all."
+                )
 
 
 def check_metric(metric: str | None, subnets: Mapping[str, SubnetConfig], eval_dataset: Any, only_loss: bool) -> None:

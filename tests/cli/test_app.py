@@ -25,7 +25,7 @@ def test_help_lists_the_commands_and_imports_neither_torch_nor_transformers():
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    for command in ("quickstart", "convert", "rank", "train", "extract", "export", "info"):
+    for command in ("quickstart", "convert", "rank", "check", "train", "extract", "export", "info"):
         assert command in result.stdout
 
 
@@ -36,7 +36,7 @@ def test_version(capsys):
     assert capsys.readouterr().out.strip() == f"hf_elastic {hf_elastic.__version__}"
 
 
-@pytest.mark.parametrize("command", ["quickstart", "convert", "rank", "train", "extract", "export", "info"])
+@pytest.mark.parametrize("command", ["quickstart", "convert", "rank", "check", "train", "extract", "export", "info"])
 def test_every_command_explains_itself(command):
     result = CliRunner().invoke(app, [command, "--help"])
     assert result.exit_code == 0
@@ -54,6 +54,8 @@ def test_every_command_explains_itself(command):
         ["train", "model", "data.csv", "-o", "out", "--subnet", "small=width:half"],
         ["train", "model", "data.csv", "-o", "out", "--subnet", "small=width:2"],
         ["convert", "model", "-o", "out", "--subnet", "small=width:0"],
+        ["check", "model"],
+        ["check", "model", "data.csv", "--steps", "1"],
     ],
 )
 def test_a_wrong_usage_exits_with_status_2(arguments):

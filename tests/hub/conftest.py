@@ -27,6 +27,16 @@ DETAILS = {
     "base_model": "sentence-transformers/all-MiniLM-L6-v2",
     "limits": "Articles from 2004 and 2005 alone.",
     "citation": "@misc{news, title={News}}",
+    "run": {
+        "seed": 7,
+        "versions": {"hf_elastic": "0.1.0", "torch": "2.13.0"},
+        "git_commit": "0123456789abcdef0123456789abcdef01234567",
+        "data": {
+            "train": {"rows": 1225, "columns": ["text", "label"], "content_hash": "ab" * 32, "hashed_rows": 1225},
+            "evaluation": {"rows": 9000, "columns": ["text"], "content_hash": "cd" * 32, "hashed_rows": 4096},
+        },
+        "arguments": {"learning_rate": 2e-5, "optim": "adamw_torch", "subnet_weights": {"tiny": 0.5}},
+    },
 }
 
 

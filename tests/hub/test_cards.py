@@ -23,7 +23,7 @@ VARIABLE = {
 
 def card_pattern(name: str) -> str:
     text = re.escape((PATTERNS / name).read_text())
-    return re.sub(r"<(\w+)>", lambda match: VARIABLE[match[1]], text)
+    return re.sub(f"<({'|'.join(VARIABLE)})>", lambda match: VARIABLE[match[1]], text)
 
 
 @pytest.mark.parametrize(("folder", "pattern"), [("tiny", "member.md"), ("supernet", "family.md")])
@@ -73,6 +73,7 @@ def test_missing_details_are_said_and_never_printed_as_none(manifest):
             "The training data was not recorded.",
             "The checkpoint that the supernet was converted from was not recorded.",
             "The training settings were not recorded.",
+            "Seed, versions and data of the training were not recorded.",
             "The sizes were not evaluated.",
             "How to cite these weights was not recorded.",
         ):
@@ -116,6 +117,14 @@ def test_a_smaller_member_says_what_it_loses(manifest):
     limit = "This size reaches accuracy 0.9500, the largest one, `large`, 0.9750."
     assert limit in render_card(manifest, manifest.members[1]).text
     assert "This size reaches" not in render_card(manifest, manifest.members[0]).text
+
+
+def test_what_is_known_of_the_run(manifest):
+    run = {"seed": 7, "data_seed": 3, "versions": {"torch": "2.13.0"}, "data": {"train": {}}}
+    text = render_card(replace(manifest, details=TrainingDetails(run=run)), manifest.members[0]).text
+    assert "Trained with seed 7, and 3 for the order of the data, with torch 2.13.0.\n" in text
+    assert "| train | – | – | – |" in text
+    assert "<details>" not in text
 
 
 def test_text_of_the_user_is_taken_literally(manifest):

@@ -1,6 +1,8 @@
 import pytest
 
 from hf_elastic.hub.details import TrainingDetails, is_hub_id
+from hf_elastic.training.data_fingerprint import DataFingerprint
+from hf_elastic.training.provenance import RunRecord
 
 
 def test_mappings_and_nothing_are_read():
@@ -30,6 +32,8 @@ def test_an_unknown_key_is_named_with_the_possible_ones():
         ),
         ({"settings": {"patience": float("inf")}}, ValueError, r"settings\['patience'\]=inf is not finite"),
         ({"settings": {3: 3}}, TypeError, r"settings\[3\]=3"),
+        ({"run": 3}, ValueError, "This is no record of a training"),
+        ({"run": {"seed": 1, "data": {"train": {"texts": []}}}}, ValueError, "no record of a training: .*texts"),
         ({"settings": [3]}, TypeError, r"settings=\[3\]: expected a mapping"),
     ],
 )
@@ -45,7 +49,8 @@ def test_hub_ids():
 
 def test_details_come_back_from_beside_a_supernet(tmp_path):
     assert TrainingDetails.load(tmp_path) is None
-    details = TrainingDetails(dataset="BBC News", language=["en"], settings={"epochs": 3, "seed": 1})
+    run = RunRecord(seed=1, data={"train": DataFingerprint(rows=3)}, arguments={"optim": None})
+    details = TrainingDetails(dataset="BBC News", language=["en"], settings={"epochs": 3, "seed": 1}, run=run)
     details.save(tmp_path)
     assert TrainingDetails.load(tmp_path) == details
 

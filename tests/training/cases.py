@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import EvalPrediction, TrainerCallback
+from transformers import EvalPrediction, PreTrainedModel, TrainerCallback
 
 import hf_elastic
 from hf_elastic import ElasticConfig, ElasticTrainer, ElasticTrainingArguments, SubnetConfig
@@ -30,12 +30,13 @@ CHOICES = 2
 MAX_LENGTH = 12
 
 
-def make_model(case: str, dropout: float = 0.0, layers: int = 4, seed: int = 0) -> ElasticPreTrainedModel:
-    """A randomized supernet of the full size and three smaller ones."""
-    class_name, settings = CASES[case]
+def make_model(
+    case: str, dropout: float = 0.0, layers: int = 4, seed: int = 0, **settings: Any
+) -> ElasticPreTrainedModel:
+    """A randomized supernet of the full size and three smaller ones; `settings` are others of its configuration."""
+    class_name, of_case = CASES[case]
     config = ElasticConfig(
-        **{**TINY, "num_hidden_layers": layers},
-        **settings,
+        **{**TINY, **of_case, "num_hidden_layers": layers, **settings},
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
     )
@@ -121,6 +122,26 @@ class GradientRecorder(TrainerCallback):
         )
 
 
+class LittleRoom:
+    """Lets a model run out of memory in the last pass of a step, with more rows than there is room for.
+
+    The passes before have left their gradients by then.
+
+    Attributes:
+        sizes: The rows of every last pass that was tried.
+    """
+
+    def __init__(self, model: ElasticPreTrainedModel, room: int) -> None:
+        self.smallest, self.room, self.sizes = model.config.subnets["tiny"], room, []
+        model.register_forward_pre_hook(self._check, with_kwargs=True)
+
+    def _check(self, model: torch.nn.Module, positional: tuple, inputs: dict[str, Any]) -> None:
+        if inputs["subnet"] == self.smallest:
+            self.sizes.append(len(inputs["input_ids"]))
+            if self.sizes[-1] > self.room:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
+
+
 def make_arguments(output_dir: str | Path, **settings: Any) -> ElasticTrainingArguments:
     """Arguments for the CPU, without reports, saving and progress bars unless the settings say otherwise."""
     defaults = {
@@ -135,7 +156,11 @@ def make_arguments(output_dir: str | Path, **settings: Any) -> ElasticTrainingAr
 
 
 def make_trainer(
-    output_dir: str | Path, case: str = "classification", settings: dict[str, Any] | None = None, **keywords: Any
+    output_dir: str | Path,
+    case: str = "classification",
+    settings: dict[str, Any] | None = None,
+    cls: type[ElasticTrainer] = ElasticTrainer,
+    **keywords: Any,
 ) -> ElasticTrainer:
     """A trainer of a case; `settings` are training arguments, the others arguments of the trainer."""
     defaults = {
@@ -145,18 +170,27 @@ def make_trainer(
         "eval_dataset": make_rows(case, 16, seed=1),
         "data_collator": collate,
     }
-    return ElasticTrainer(**{**defaults, **keywords})
+    return cls(**{**defaults, **keywords})
 
 
 def train(
-    output_dir: str | Path, case: str = "classification", teacher: bool = False, **settings: Any
+    output_dir: str | Path,
+    case: str = "classification",
+    teacher: bool | PreTrainedModel = False,
+    model: ElasticPreTrainedModel | None = None,
+    **settings: Any,
 ) -> tuple[ElasticTrainer, list[dict[str, torch.Tensor]]]:
-    """Trains a case, and gives the trainer and the gradients of each step."""
+    """Trains a case, and gives the trainer and the gradients of each step; `True` is a teacher of six layers."""
     recorder = GradientRecorder()
-    teachers = [make_model(case, layers=6, seed=5)] if teacher else None
-    trainer = make_trainer(output_dir, case, settings, callbacks=[recorder], teachers=teachers)
+    teachers = [make_model(case, layers=6, seed=5) if teacher is True else teacher] if teacher else None
+    trainer = make_trainer(output_dir, case, settings, model=model, callbacks=[recorder], teachers=teachers)
     trainer.train()
     return trainer, recorder.steps
+
+
+def logged(trainer: ElasticTrainer, name: str) -> list[float]:
+    """What each training step logged under a name."""
+    return [log[name] for log in trainer.state.log_history if "loss" in log and name in log]
 
 
 def losses_of(trainer: ElasticTrainer) -> list[dict[str, float]]:

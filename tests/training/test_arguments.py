@@ -22,7 +22,29 @@ def test_distillation_weight(tmp_path, schedule, end, expected):
     args = ElasticTrainingArguments(
         str(tmp_path), distillation_weight=0.8, distillation_weight_end=end, distillation_schedule=schedule
     )
-    assert [args.distillation_weight_at(progress) for progress in (0.0, 0.5, 1.0)] == pytest.approx(expected)
+    weights = [args.loss_weights_at(progress)["distillation"] for progress in (0.0, 0.5, 1.0)]
+    assert weights == pytest.approx(expected)
+
+
+def test_the_weight_of_the_task_follows_the_same_schedule(tmp_path):
+    settings = {"task_weight": 0.2, "task_weight_end": 0.7, "distillation_weight": 0.8, "distillation_weight_end": 0.3}
+    args = ElasticTrainingArguments(str(tmp_path), distillation_schedule="linear", hidden_weight=0.0, **settings)
+    assert args.loss_weights_at(0.5) == pytest.approx({"task": 0.45, "distillation": 0.55})
+
+
+@pytest.mark.parametrize(
+    ("schedule", "end", "expected"),
+    [("constant", None, [4, 4, 4]), ("linear", 1.0, [4, 2.5, 1]), ("cosine", 1, [4, 2.5, 1])],
+)
+def test_temperature(tmp_path, schedule, end, expected):
+    args = ElasticTrainingArguments(str(tmp_path), temperature=4, temperature_end=end, temperature_schedule=schedule)
+    assert [args.temperature_at(progress) for progress in (0.0, 0.5, 1.0)] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("given", ['{"6": 12, "1": 2}', {1: 2, 6: 12}])
+def test_layer_map(tmp_path, given):
+    args = ElasticTrainingArguments(str(tmp_path), layer_map=given)
+    assert args.layer_map == {1: 2, 6: 12}
 
 
 def test_command_line(tmp_path):
@@ -35,18 +57,25 @@ def test_command_line(tmp_path):
     assert (args.distillation_weight_end, args.num_random_subnets) == (0.5, 2)
 
 
-def test_help_of_every_argument():
-    own = ElasticTrainingArguments.__annotations__
-    assert set(own) <= set(ElasticTrainingArguments.__doc__.replace("`", " ").split())
-    assert all(ElasticTrainingArguments.__dataclass_fields__[name].metadata["help"] for name in own)
+def own_arguments() -> dict[str, type]:
+    """The arguments that the parent has not, with the group that they belong to."""
+    groups = [group for group in ElasticTrainingArguments.__mro__ if group.__module__.startswith("hf_elastic")]
+    return {name: group for group in groups for name in group.__dict__.get("__annotations__", {})}
+
+
+@pytest.mark.parametrize(("name", "group"), own_arguments().items())
+def test_help_of_every_argument(name, group):
+    assert f"\n        {name} (`" in group.__doc__
+    assert ElasticTrainingArguments.__dataclass_fields__[name].metadata["help"]
 
 
 def test_json_round_trip(tmp_path):
-    args = ElasticTrainingArguments(str(tmp_path), subnet_weights={"small": 0.5}, report_to="none")
+    settings = {"subnet_weights": {"small": 0.5}, "layer_map": {1: 2}, "subnet_max_lengths": {"small": 64}}
+    args = ElasticTrainingArguments(str(tmp_path), report_to="none", **settings)
     values = json.loads(args.to_json_string())
-    own = {name: values[name] for name in ElasticTrainingArguments.__annotations__}
+    own = {name: values[name] for name in own_arguments()}
     again = ElasticTrainingArguments(str(tmp_path), **own)
-    assert again.subnet_weights == {"small": 0.5}
+    assert {name: getattr(again, name) for name in settings} == settings
 
 
 def test_tokens_are_not_shown(tmp_path):
@@ -56,7 +85,7 @@ def test_tokens_are_not_shown(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_random_subnets": 1.5}, "num_random_subnets=1.5 is no number of subnets. Give a whole number"),
+        ({"num_random_subnets": 1.5}, "num_random_subnets=1.5 is not possible. Give a whole number, 0 or more"),
         ({"num_random_subnets": True}, "num_random_subnets=True"),
         ({"temperature": float("nan")}, "temperature=nan is not finite"),
         ({"distillation_weight": float("inf")}, "distillation_weight=inf is not finite"),
@@ -70,10 +99,41 @@ def test_tokens_are_not_shown(tmp_path):
         ({"hidden_weight": -0.1}, "hidden_weight=-0.1"),
         ({"hidden_weight": float("nan")}, "hidden_weight=nan"),
         ({"distillation_weight_end": -0.5, "distillation_schedule": "linear"}, "distillation_weight_end=-0.5"),
-        ({"task_weight": 0.0, "distillation_weight": 0.0, "hidden_weight": 0.0}, "All loss weights are 0"),
+        (
+            {"task_weight": 0.0, "distillation_weight": 0.0, "hidden_weight": 0.0},
+            "All loss weights are 0 at the start",
+        ),
+        (
+            {
+                "task_weight_end": 0.0,
+                "distillation_weight_end": 0.0,
+                "hidden_weight": 0.0,
+                "distillation_schedule": "linear",
+            },
+            "All loss weights are 0 at the end",
+        ),
+        ({"task_weight_end": 0.5}, "'constant'.*task_weight_end=0.5"),
+        ({"temperature_end": 1.0}, "temperature_schedule='constant'.*temperature_end=1.0"),
+        ({"temperature_end": 0.0, "temperature_schedule": "linear"}, "temperature_end=0.0 is not positive"),
+        ({"temperature_schedule": "linear"}, "temperature_schedule='linear'.*Give an end"),
+        ({"output_loss": "l1"}, "output_loss='l1'.*kl, cross_entropy, mse"),
+        ({"hidden_loss": "l1"}, "hidden_loss='l1'.*mse, cosine, contrastive"),
+        ({"layer_map": "first"}, '\'first\'.*"even", "last"'),
+        ({"layer_map": {}}, "empty"),
+        ({"relation_weight": -1.0}, "relation_weight=-1.0"),
+        ({"relation_heads": 0}, "relation_heads=0.*1 or more"),
+        ({"detachment_probability": 1.0}, r"detachment_probability=1.0 must lie in \[0, 1\)"),
+        ({"detachment_interval": 0}, "detachment_interval=0"),
+        ({"subnet_weighting": "loss"}, "subnet_weighting='loss'.*uniform, toward_largest, by_loss"),
+        ({"subnet_max_lengths": {"tiny": 1}}, r"subnet_max_lengths\['tiny'\]=1"),
+        ({"subnet_max_lengths": "64"}, "subnet_max_lengths='64' is not a dictionary"),
+        ({"core_gradient_scale": -0.5}, "core_gradient_scale=-0.5"),
+        ({"gradient_conflicts": "project"}, "gradient_conflicts='project'.*add, pcgrad, upgrad"),
+        ({"layer_drop": 1.0}, "layer_drop=1.0"),
+        ({"group_penalty": -1}, "group_penalty=-1"),
         ({"subnet_weights": {"tiny": -2.0}}, r"subnet_weights\['tiny'\]=-2.0"),
         ({"subnet_weights": '{"tiny": '}, "is not JSON.*Write it as"),
-        ({"subnet_weights": "[1, 2]"}, r"\[1, 2\] is not a dictionary"),
+        ({"subnet_weights": "[1, 2]"}, r"'\[1, 2\]' is not a dictionary"),
         ({"distillation_schedule": "linear"}, "'linear'.*Give an end"),
         ({"distillation_weight_end": 0.5}, "'constant'.*distillation_weight_end=0.5"),
         ({"ddp_find_unused_parameters": True}, "ddp_find_unused_parameters=True"),

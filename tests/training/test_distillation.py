@@ -1,13 +1,12 @@
 """Which objective and which units belong to which head."""
 
-import copy
-
 import pytest
 import torch
 from transformers.utils import ModelOutput
 
-from hf_elastic.training.distillation import Reference, UnitCounts, hidden_loss, soft_loss, teach, token_mask
-from hf_elastic.training.objectives import binary_kl, hidden_state_mse, kl_divergence, logit_mse
+from hf_elastic.training.attention_states import AttentionStates
+from hf_elastic.training.distillation import Observation, UnitCounts, prediction_loss, token_mask
+from hf_elastic.training.objectives import binary_kl, kl_divergence, logit_mse, soft_cross_entropy
 from tests.training.cases import CASES, collate, make_model, make_rows
 
 LOGITS = torch.tensor([[1.0, -2.0, 0.5], [0.3, 0.2, -1.0]])
@@ -20,15 +19,19 @@ BATCH = {
 
 
 def soft(logits=LOGITS, teacher=TEACHER, batch=BATCH, **keywords) -> torch.Tensor:
-    outputs = ModelOutput(logits=logits)
-    reference = Reference.of(ModelOutput(logits=teacher))
-    return soft_loss(outputs, reference, batch, UnitCounts.of(batch), **keywords)
+    return prediction_loss((logits,), (teacher,), batch, UnitCounts.of(batch), **keywords)
 
 
 @pytest.mark.parametrize("problem_type", ["single_label_classification", None])
 def test_classes(problem_type):
     expected = kl_divergence(LOGITS, TEACHER, temperature=2.0)
     assert soft(temperature=2.0, problem_type=problem_type) == expected
+
+
+def test_classes_may_be_compared_otherwise():
+    expected = soft_cross_entropy(LOGITS, TEACHER, temperature=2.0)
+    assert soft(temperature=2.0, output_loss="cross_entropy") == expected
+    assert soft(temperature=2.0, output_loss="mse") == logit_mse(LOGITS, TEACHER)
 
 
 def test_regression():
@@ -51,9 +54,8 @@ def test_labelled_tokens():
 
 def test_spans_over_the_positions_that_exist():
     batch = {name: BATCH[name] for name in ("input_ids", "attention_mask")}
-    outputs = ModelOutput(start_logits=LOGITS, end_logits=LOGITS.flip(0))
-    reference = Reference.of(ModelOutput(start_logits=TEACHER, end_logits=TEACHER.flip(0)))
-    loss = soft_loss(outputs, reference, batch, UnitCounts.of(batch), temperature=2.0)
+    student, teacher = (LOGITS, LOGITS.flip(0)), (TEACHER, TEACHER.flip(0))
+    loss = prediction_loss(student, teacher, batch, UnitCounts.of(batch), temperature=2.0)
 
     def without_padding(student, teacher):
         rows = [kl_divergence(student[:1], teacher[:1], 2.0), kl_divergence(student[1:, :2], teacher[1:, :2], 2.0)]
@@ -61,25 +63,6 @@ def test_spans_over_the_positions_that_exist():
 
     expected = (without_padding(LOGITS, TEACHER) + without_padding(LOGITS.flip(0), TEACHER.flip(0))) / 2
     torch.testing.assert_close(loss, expected)
-
-
-def test_hidden_states_of_choices_are_rows():
-    mask = torch.tensor([[[1, 1], [1, 0]]])
-    states, others = torch.randn(2, 2, 2, 2, 4)
-    batch = {"input_ids": torch.ones(1, 2, 2), "attention_mask": mask}
-    outputs = ModelOutput(logits=LOGITS, hidden_states=tuple(states))
-    reference = Reference.of(ModelOutput(logits=TEACHER, hidden_states=tuple(others)))
-    expected = hidden_state_mse(states[1], others[1], mask[0])
-    torch.testing.assert_close(hidden_loss(outputs, reference, batch, UnitCounts.of(batch)), expected)
-
-
-def test_hidden_states_are_divided_by_the_tokens_of_the_whole_batch():
-    states, others = torch.randn(2, 2, 2, 3, 4)
-    outputs = ModelOutput(logits=LOGITS, hidden_states=tuple(states))
-    reference = Reference.of(ModelOutput(logits=TEACHER, hidden_states=tuple(others)))
-    counts = UnitCounts(*map(torch.tensor, (1, 50, 1)))
-    expected = hidden_state_mse(states[1], others[1], BATCH["attention_mask"]) * 5 / 50
-    torch.testing.assert_close(hidden_loss(outputs, reference, BATCH, counts), expected)
 
 
 @pytest.mark.parametrize(
@@ -103,15 +86,24 @@ def test_without_a_mask_all_tokens_count():
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_teacher_gives_its_outputs_without_a_graph(case):
-    teacher = make_model(case).eval()
+def test_what_is_observed_of_a_model(case):
+    model = make_model(case).eval()
     batch = collate(make_rows(case, 3))
-    before = copy.deepcopy(batch)
-    reference = teach(teacher, batch, output_hidden_states=True)
-    outputs = teacher(**batch)
+    outputs = model(**batch, output_hidden_states=True)
     expected = [outputs.start_logits, outputs.end_logits] if "start_logits" in outputs else [outputs.logits]
-    for logits, wanted in zip(reference.logits, expected, strict=True):
-        assert torch.equal(logits, wanted) and not logits.requires_grad
-    assert len(reference.hidden_states) == 5 and not reference.hidden_states[0].requires_grad
-    assert batch.keys() == before.keys()
-    assert teach(teacher, batch, output_hidden_states=False).hidden_states is None
+    seen = Observation.of(outputs)
+    assert all(ours is theirs for ours, theirs in zip(seen.logits, expected, strict=True))
+    assert seen.hidden_states == outputs.hidden_states and seen.attention is None
+    assert Observation.of(model(**batch)).hidden_states is None
+
+
+def test_what_is_detached_has_no_graph_and_the_first_tokens():
+    states = [torch.randn(2, 3, 5, 4, requires_grad=True) for _ in range(3)]
+    hidden = torch.randn(2, 5, 8, requires_grad=True)
+    seen = Observation.of(ModelOutput(logits=LOGITS, hidden_states=(hidden,)), {1: AttentionStates(*states, 0.5)})
+    short = seen.detached(max_length=2)
+    assert torch.equal(short.hidden_states[0], hidden[:, :2]) and not short.hidden_states[0].requires_grad
+    layer = short.attention[0]
+    assert all(torch.equal(ours, theirs[:, :, :2]) for ours, theirs in zip(layer[:3], states, strict=True))
+    assert not layer.query.requires_grad and layer.scaling == 0.5
+    assert seen.detached().hidden_states[0].shape == hidden.shape

@@ -7,16 +7,11 @@ import torch
 from torch.distributions import Bernoulli, Categorical
 from torch.distributions import kl_divergence as exact_kl
 
-from hf_elastic.training.objectives import (
-    align_hidden_states,
-    binary_kl,
-    even_layer_map,
-    hidden_state_mse,
-    kl_divergence,
-    logit_mse,
-)
+from hf_elastic.training.objectives import binary_kl, kl_divergence, logit_mse, soft_cross_entropy
 
-PAIR_LOSSES = [kl_divergence, logit_mse, binary_kl, hidden_state_mse]
+PAIR_LOSSES = [kl_divergence, soft_cross_entropy, logit_mse, binary_kl]
+DISTANCES = [kl_divergence, logit_mse, binary_kl]  # which are 0 where both agree
+MASKED_LOSSES = [kl_divergence, soft_cross_entropy, logit_mse]
 
 
 @pytest.fixture
@@ -49,6 +44,21 @@ def test_kl_divergence_by_hand():
     assert kl_divergence(student, teacher).item() == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0])
+def test_soft_cross_entropy_is_torchs_with_probabilities_as_target(logits, temperature):
+    student, teacher = logits
+    target = (teacher / temperature).softmax(dim=-1).detach()
+    expected = torch.nn.CrossEntropyLoss()(student / temperature, target)
+    torch.testing.assert_close(soft_cross_entropy(student, teacher, temperature), expected * temperature**2)
+
+
+def test_soft_cross_entropy_has_the_gradient_of_kl_divergence(logits):
+    student, teacher = logits
+    losses = [loss(student, teacher, 2.0) for loss in (soft_cross_entropy, kl_divergence)]
+    first, second = (torch.autograd.grad(loss, student)[0] for loss in losses)
+    torch.testing.assert_close(first, second)
+
+
 @pytest.mark.parametrize("temperature", [1.0, 3.0])
 def test_binary_kl_treats_labels_as_independent(logits, temperature):
     student, teacher = logits
@@ -56,7 +66,7 @@ def test_binary_kl_treats_labels_as_independent(logits, temperature):
     torch.testing.assert_close(binary_kl(student, teacher, temperature), expected.mean() * temperature**2)
 
 
-@pytest.mark.parametrize("loss", [kl_divergence, binary_kl])
+@pytest.mark.parametrize("loss", [kl_divergence, soft_cross_entropy, binary_kl])
 def test_extreme_logits_stay_finite(loss):
     student = torch.tensor([[300.0, -300.0, 0.0]], requires_grad=True)
     value = loss(student, -student.detach(), temperature=0.5)
@@ -86,7 +96,7 @@ def test_gradients_reach_the_student_and_never_the_teacher(loss, logits):
     assert teacher.grad is None
 
 
-@pytest.mark.parametrize("loss", PAIR_LOSSES)
+@pytest.mark.parametrize("loss", DISTANCES)
 def test_equal_outputs_cost_nothing(loss, logits):
     assert loss(logits[0], logits[0].detach().clone()).item() == pytest.approx(0.0, abs=1e-6)
 
@@ -109,7 +119,7 @@ def test_half_precision_is_computed_in_float32(loss, dtype, logits):
     torch.testing.assert_close(value, loss(student.float(), teacher.float()))
 
 
-@pytest.mark.parametrize("loss", [kl_divergence, hidden_state_mse])
+@pytest.mark.parametrize("loss", MASKED_LOSSES)
 def test_padding_contributes_nothing(loss, states):
     student, teacher, mask = states
     real = mask.bool()
@@ -121,14 +131,14 @@ def test_padding_contributes_nothing(loss, states):
     assert (student.grad[~real] == 0).all() and torch.isfinite(student.grad).all()
 
 
-@pytest.mark.parametrize("loss", [kl_divergence, hidden_state_mse])
+@pytest.mark.parametrize("loss", MASKED_LOSSES)
 def test_parts_with_different_padding_add_up(loss, states):
     student, teacher, mask = states
     parts = [loss(student[i], teacher[i], mask=mask[i], normalizer=mask.sum()) for i in range(4)]
     torch.testing.assert_close(torch.stack(parts).sum(), loss(student, teacher, mask=mask))
 
 
-@pytest.mark.parametrize("loss", [kl_divergence, hidden_state_mse])
+@pytest.mark.parametrize("loss", MASKED_LOSSES)
 def test_a_part_without_units_adds_zero(loss, states):
     student, teacher, mask = states
     student.requires_grad_()
@@ -138,7 +148,7 @@ def test_a_part_without_units_adds_zero(loss, states):
 
 
 @pytest.mark.parametrize("none", [0, torch.tensor(0)])
-@pytest.mark.parametrize("loss", [kl_divergence, hidden_state_mse])
+@pytest.mark.parametrize("loss", MASKED_LOSSES)
 def test_a_batch_without_units_costs_nothing(loss, states, none):
     student, teacher, mask = states
     student.requires_grad_()
@@ -147,60 +157,35 @@ def test_a_batch_without_units_costs_nothing(loss, states, none):
     assert value.item() == 0 and (student.grad == 0).all()
 
 
-def test_absent_classes_take_no_probability():
+@pytest.mark.parametrize("loss", MASKED_LOSSES)
+def test_absent_classes_do_not_exist(loss):
     """As for the positions of a question's answer: the padding of one row is not a possible answer."""
     torch.manual_seed(0)
     student, teacher = torch.randn(2, 2, 6)
     class_mask = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]])
-    expected = (kl_divergence(student[:1], teacher[:1]) + kl_divergence(student[1:, :3], teacher[1:, :3])) / 2
+    expected = (loss(student[:1], teacher[:1]) + loss(student[1:, :3], teacher[1:, :3])) / 2
+    student[1, 3:] = float("nan")
     student.requires_grad_()
-    value = kl_divergence(student, teacher, temperature=1.0, class_mask=class_mask)
+    value = loss(student, teacher, class_mask=class_mask)
     value.backward()
     torch.testing.assert_close(value, expected)
-    assert (student.grad[1, 3:] == 0).all()
-    assert torch.isfinite(kl_divergence(student, teacher, temperature=0.1, class_mask=class_mask))
+    assert (student.grad[1, 3:] == 0).all() and torch.isfinite(student.grad).all()
 
 
-@pytest.mark.parametrize(
-    ("student", "teacher", "expected"),
-    [
-        (1, 4, [(1, 4)]),
-        (2, 6, [(1, 3), (2, 6)]),
-        (4, 6, [(1, 1), (2, 3), (3, 4), (4, 6)]),
-        (3, 3, [(1, 1), (2, 2), (3, 3)]),
-        (6, 3, [(2, 1), (4, 2), (6, 3)]),
-    ],
-)
-def test_layer_map(student, teacher, expected):
-    assert even_layer_map(student, teacher) == expected
+@pytest.mark.parametrize("loss", [kl_divergence, soft_cross_entropy])
+def test_absent_classes_stay_finite_at_a_low_temperature(loss):
+    class_mask = torch.tensor([[1, 1, 0]])
+    assert torch.isfinite(loss(torch.randn(1, 3), torch.randn(1, 3), temperature=0.1, class_mask=class_mask))
 
 
-def test_layer_map_always_fits_and_ends_at_the_last_layers():
-    for student in range(1, 25):
-        for teacher in range(1, 25):
-            pairs = even_layer_map(student, teacher)
-            assert len(pairs) == min(student, teacher)
-            assert pairs[-1] == (student, teacher)
-            for side, layers in zip(zip(*pairs, strict=True), (student, teacher), strict=True):
-                assert list(side) == sorted(set(side)) and side[0] >= 1 and side[-1] <= layers
-
-
-def test_align_hidden_states_is_the_mean_over_the_map(states):
-    student, teacher, mask = states
-    student_states = tuple(student * i for i in range(3))
-    teacher_states = tuple(teacher * i for i in range(5))
-    squares = [(student * i - teacher * 2 * i)[mask.bool()].square().mean() for i in (1, 2)]
-    value = align_hidden_states(student_states, teacher_states, mask)
-    torch.testing.assert_close(value, sum(squares) / 2)
-    torch.testing.assert_close(
-        value, align_hidden_states(student_states, teacher_states, mask, normalizer=mask.sum().item())
-    )
-
-
-def test_align_hidden_states_leaves_out_the_embeddings(states):
-    student, teacher, mask = states
-    first = align_hidden_states((student, student), (teacher, teacher), mask)
-    torch.testing.assert_close(align_hidden_states((student + 9, student), (teacher, teacher), mask), first)
+def test_units_and_classes_may_both_be_left_out():
+    torch.manual_seed(0)
+    student, teacher = torch.randn(2, 2, 3, 4)
+    mask, class_mask = torch.tensor([[1, 0, 1], [0, 0, 1]]), torch.tensor([1, 1, 0, 1]).expand(2, 3, 4)
+    kept = class_mask[0, 0].bool()
+    for loss in MASKED_LOSSES:
+        expected = loss(student[mask.bool()][:, kept], teacher[mask.bool()][:, kept])
+        torch.testing.assert_close(loss(student, teacher, mask=mask, class_mask=class_mask), expected)
 
 
 @pytest.mark.parametrize("loss", PAIR_LOSSES)
@@ -211,16 +196,6 @@ def test_different_sizes_are_named(loss):
         loss(torch.zeros(2, 5), torch.zeros(3, 5))
 
 
-def test_remedy_for_a_teacher_of_another_width():
-    with pytest.raises(ValueError, match="16 and 32.*hidden_weight=0"):
-        align_hidden_states((torch.zeros(1, 2, 16),) * 3, (torch.zeros(1, 2, 32),) * 3)
-
-
 def test_wrong_mask_is_named():
     with pytest.raises(ValueError, match=r"\(2, 5\).*\(2, 4\)"):
         kl_divergence(torch.zeros(2, 4, 3), torch.zeros(2, 4, 3), mask=torch.ones(2, 5))
-
-
-def test_layer_map_without_layers():
-    with pytest.raises(ValueError, match="student_layers=0"):
-        even_layer_map(0, 4)

@@ -12,7 +12,7 @@ import torch
 
 from tests.training import interrupted_worker
 from tests.training.cases import losses_of
-from tests.training.interrupted_worker import STOP_AFTER, make_resumable_trainer
+from tests.training.interrupted_worker import make_resumable_trainer
 
 
 @pytest.fixture
@@ -24,10 +24,10 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-def kill_in_the_middle(output_dir: Path) -> None:
-    """Trains in another process, and kills it without warning when it has begun the step after a checkpoint."""
+def kill_in_the_middle(output_dir: Path, run: str, step: int) -> None:
+    """Trains in another process, and kills it without warning when it has begun the step after some checkpoint."""
     process = subprocess.Popen(
-        [sys.executable, interrupted_worker.__file__, str(output_dir)],
+        [sys.executable, interrupted_worker.__file__, str(output_dir), run, str(step)],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -43,16 +43,22 @@ def kill_in_the_middle(output_dir: Path) -> None:
         process.wait()
 
 
-def test_resumed_training_has_the_losses_of_an_unbroken_one(tmp_path, one_thread):
-    kill_in_the_middle(tmp_path / "killed")
-    assert max(int(path.name.split("-")[1]) for path in (tmp_path / "killed").glob("checkpoint-*")) == STOP_AFTER
+@pytest.mark.parametrize(("run", "step"), [("accumulated", 5), ("adapted", 2), ("adapted", 11)])
+def test_resumed_training_has_the_losses_of_an_unbroken_one(tmp_path, one_thread, run, step):
+    kill_in_the_middle(tmp_path / "killed", run, step)
+    assert max(int(path.name.split("-")[1]) for path in (tmp_path / "killed").glob("checkpoint-*")) == step
 
-    resumed = make_resumable_trainer(tmp_path / "killed")
+    resumed = make_resumable_trainer(tmp_path / "killed", run)
     resumed.train(resume_from_checkpoint=True)
-    unbroken = make_resumable_trainer(tmp_path / "unbroken")
+    unbroken = make_resumable_trainer(tmp_path / "unbroken", run)
     unbroken.train()
 
     assert len(losses_of(unbroken)) == 16
     assert losses_of(resumed) == losses_of(unbroken)
     for name, value in unbroken.model.state_dict().items():
         assert torch.equal(resumed.model.state_dict()[name], value)
+    if run == "adapted":
+        sizes = [
+            [log["micro_batch_size"] for log in t.state.log_history if "loss" in log] for t in (resumed, unbroken)
+        ]
+        assert sizes[0] == sizes[1] == [3, 2] + [1] * 14

@@ -6,8 +6,16 @@ import pytest
 import transformers
 from transformers import BertConfig, BertForSequenceClassification
 
+from hf_elastic.training.teacher_checks import (
+    check_teacher_cache,
+    check_teacher_columns,
+    check_teachers,
+    list_teachers,
+)
+from hf_elastic.training.teachers import Teacher
 from tests.conftest import TINY
-from tests.training.cases import make_model, make_trainer
+from tests.training.cases import make_arguments, make_model, make_trainer
+from tests.training.teacher_cases import make_tokenizer, save_teacher
 
 
 @pytest.fixture
@@ -25,8 +33,9 @@ def test_teacher_that_is_no_model(output):
 
 
 def test_teacher_that_is_not_in_a_list(output):
-    with pytest.raises(TypeError, match=r"teachers is a BertForSequenceClassification.*teachers=\[teacher\]"):
-        make_trainer(output, teachers=make_bert())
+    for given in (make_bert(), Teacher(make_bert())):
+        with pytest.raises(TypeError, match=rf"teachers is a {type(given).__name__}.*teachers=\[teacher\]"):
+            make_trainer(output, teachers=given)
 
 
 def test_teacher_that_is_trained(output):
@@ -41,7 +50,6 @@ def test_teacher_that_is_trained(output):
     [
         ({"num_labels": 4}, "num_labels=4, the model 3. Give a teacher of the same task"),
         ({"vocab_size": 120}, "vocab_size=120, the model 99. Give a teacher with the same tokenizer"),
-        ({"hidden_size": 64}, "hidden_size=64, the model 32. Set hidden_weight=0"),
         ({"max_position_embeddings": 32}, "max_position_embeddings=32, the model 64.*at least as many positions"),
     ],
 )
@@ -94,3 +102,97 @@ def test_teacher_with_the_classes_in_another_order(output):
         ValueError, match=r"order \['positive', .*'negative'\], the model .*\['negative', .*'positive'\]"
     ):
         make_trainer(output, model=model, teachers=[make_bert(id2label=dict(enumerate(reversed(names))))])
+
+
+@pytest.mark.parametrize(
+    ("teacher", "message"),
+    [
+        (Teacher(make_bert(), weight=0.0), "weights of all teachers are 0"),
+        (Teacher(make_bert(), inputs="input"), "inputs='input' of a teacher also starts 'input_ids'"),
+        (Teacher(make_bert(), inputs="label"), "inputs='label' of a teacher also starts 'labels'"),
+        (Teacher(make_bert(), inputs="example_"), "inputs='example_' of a teacher also starts 'example_id'"),
+    ],
+)
+def test_a_teacher_that_cannot_count_or_read(output, teacher, message):
+    with pytest.raises(ValueError, match=message):
+        make_trainer(output, teachers=[teacher])
+
+
+def test_a_prefix_within_another(output):
+    with pytest.raises(ValueError, match="inputs='a_' of a teacher also starts 'a_b_'"):
+        make_trainer(output, teachers=[Teacher(make_bert(), inputs="a_"), Teacher(make_bert(), inputs="a_b_")])
+
+
+def test_the_same_teacher_twice(output):
+    teacher = make_bert()
+    with pytest.raises(ValueError, match=r"teachers\[2\] is the same model as teachers\[0\].*weight=2.0"):
+        make_trainer(output, teachers=[teacher, make_bert(), Teacher(teacher, weight=0.5)])
+    with pytest.raises(ValueError, match="2 teachers have the name 'bert'"):
+        make_trainer(output, teachers=[Teacher(make_bert(), name="bert"), Teacher(make_bert(), name="bert")])
+
+
+def test_a_teacher_with_other_special_tokens(output):
+    with pytest.raises(ValueError, match=r"pad_token_id=1, the model 0.*Teacher\(model, inputs="):
+        make_trainer(output, teachers=[make_bert(pad_token_id=1)])
+
+
+def test_a_teacher_whose_folder_has_another_tokenizer(output, tmp_path):
+    folder = save_teacher(tmp_path / "teacher", make_tokenizer(1), hidden_size=32)
+    teachers = list_teachers([BertForSequenceClassification.from_pretrained(folder)])
+    model, args = make_model("classification"), make_arguments(output)
+    with pytest.raises(ValueError, match=r"teachers\[0\] is of .*teacher, whose tokenizer gives 'word\d+' another id"):
+        check_teachers(teachers, model, args, make_tokenizer(0))
+    for tokenizer in (make_tokenizer(1), None):
+        check_teachers(teachers, model, args, tokenizer)
+
+
+def test_a_teacher_with_inputs_of_its_own_may_be_of_any_shape(output):
+    other = make_bert(vocab_size=120, pad_token_id=1, hidden_size=64, max_position_embeddings=16)
+    teachers = list_teachers([Teacher(other, inputs="own_")])
+    check_teachers(teachers, make_model("classification"), make_arguments(output))
+    with pytest.raises(ValueError, match="num_labels=4, the model 3"):
+        make_trainer(output, teachers=[Teacher(make_bert(num_labels=4), inputs="own_")])
+
+
+def test_inputs_of_its_own_for_tokens(output):
+    teacher = Teacher(make_bert("BertForTokenClassification", num_labels=5), inputs="own_")
+    with pytest.raises(ValueError, match="inputs='own_' of its own.*ElasticForTokenClassification. Only sequence"):
+        make_trainer(output, "token_classification", teachers=[teacher])
+
+
+def test_features_against_teachers_with_inputs_of_their_own(output):
+    own = Teacher(make_bert(), inputs="own_")
+    model, teachers = make_model("classification"), list_teachers([own])
+    alone = make_arguments(output, inplace_distillation=False)
+    with pytest.raises(ValueError, match="hidden_weight=0.1 compares features of the same tokens.*hidden_weight=0"):
+        check_teachers(teachers, model, alone)
+    check_teachers(teachers, model, make_arguments(output))
+    check_teachers(teachers, model, make_arguments(output, inplace_distillation=False, hidden_weight=0.0))
+    check_teachers(list_teachers([make_bert(), own]), model, alone)
+
+
+def test_columns_of_a_teacher_that_are_missing():
+    teachers = list_teachers([make_bert(), Teacher(make_bert(), inputs="own_")])
+    rows = [{"input_ids": [1], "own_input_ids": [2]}]
+    check_teacher_columns(teachers, rows)
+    check_teacher_columns(teachers, None)
+    check_teacher_columns(teachers[:1], [{"input_ids": [1]}])
+    datasets = pytest.importorskip("datasets")
+    table = datasets.Dataset.from_list(rows)
+    check_teacher_columns(teachers, table)
+    for dataset in ([{"input_ids": [1]}], table.remove_columns("own_input_ids")):
+        with pytest.raises(ValueError, match="eval_dataset has no column own_input_ids.*encode_for_teacher"):
+            check_teacher_columns(teachers, dataset, "eval_dataset")
+
+
+def test_what_cannot_be_cached(output):
+    args = make_arguments(output)
+    args.teacher_cache_dir = "cache"
+    teachers = list_teachers([make_bert()])
+    with pytest.raises(ValueError, match="teacher_cache_dir='cache' keeps predictions alone, but hidden_weight=0.1"):
+        check_teacher_cache(teachers, make_model("classification"), args)
+    with pytest.raises(ValueError, match="one prediction per example, and a ElasticForTokenClassification has more"):
+        check_teacher_cache(teachers, make_model("token_classification"), args)
+    check_teacher_cache(list_teachers([Teacher(make_bert(), inputs="own_")]), make_model("classification"), args)
+    args.hidden_weight = 0.0
+    check_teacher_cache(teachers, make_model("classification"), args)

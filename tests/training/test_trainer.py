@@ -318,7 +318,7 @@ def test_subnets_that_are_named_later_are_trained_and_evaluated(tmp_path):
 def test_subnets_that_do_not_fit_the_training_any_more(tmp_path):
     trainer = make_trainer(tmp_path, settings={"max_steps": 1, "subnet_weights": {"tiny": 0.5}})
     trainer.model.config.subnets = {"half": SubnetConfig(layers=(0, 3))}
-    with pytest.raises(ValueError, match="'tiny', which is no subnet of the model. It has half, supernet"):
+    with pytest.raises(ValueError, match="'tiny', which is no subnet of the model. It has supernet, half"):
         trainer.train()
     trainer.model.config.subnets = {}
     with pytest.raises(ValueError, match="subnets is empty"):

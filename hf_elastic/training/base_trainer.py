@@ -1,0 +1,141 @@
+"""Trainer of transformers with what a training of any model gains from: the mechanisms that know of no subnets.
+
+What is distinctive: each mechanism is a callback or a function of its own. Here is only what a callback cannot do: to
+surround an evaluation or a checkpoint, to clip, and to judge a step before the optimizer takes it.
+"""
+
+import math
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+from transformers import PreTrainedModel, Trainer
+from transformers.trainer_utils import EvalLoopOutput, TrainOutput, unwrap_peft_model
+
+from .arguments import ElasticTrainingArguments
+from .callbacks import callbacks_for, find_callback, find_callbacks
+from .clipping import PercentileClipping, clip_adaptively, clippable_parameters
+from .complete_checkpoints import choose_checkpoint
+from .growing_batches import check_growing_data, make_growing_dataloader
+from .loss_guard import LossGuard
+from .parameter_groups import with_parameter_groups
+from .provenance import RunRecord
+from .sharding import check_launch, check_tied_weights
+from .stored_callback import StoredCallback
+from .training_statistics import TrainingStatistics
+from .weight_averaging import WeightAveraging
+
+
+class BaseTrainer(Trainer):
+    """[`~transformers.Trainer`] with learning rates by depth, adaptive clipping, averaged weights, and a guard.
+
+    See [`OptimizationArguments`], [`ResourceArguments`] and [`StabilityArguments`].
+
+    Args:
+        positional, keywords:
+            Those of [`~transformers.Trainer`], with [`ElasticTrainingArguments`].
+    """
+
+    args: ElasticTrainingArguments
+
+    def __init__(self, *positional: Any, **keywords: Any) -> None:
+        self._run_record: RunRecord | None = None
+        super().__init__(*positional, **keywords)
+        for callback in callbacks_for(self.args):
+            self.add_callback(callback)
+        if self.args.statistics_steps:
+            self.add_callback(TrainingStatistics(self.args.statistics_steps, self.log))
+
+    def _validate_args(self) -> None:
+        super()._validate_args()
+        check_launch(self)
+        check_tied_weights(unwrap_peft_model(self.model))
+        if self.is_deepspeed_enabled:
+            self.args.check_deepspeed()
+        if not self.args.keep_effective_batch:
+            check_growing_data(self.train_dataset)
+
+    @property
+    def run_record(self) -> RunRecord:
+        """What the last training can be told by and repeated with, or the next one before the first."""
+        if self._run_record is None:
+            self._run_record = RunRecord.of(self.args, self.train_dataset, self.eval_dataset)
+        return self._run_record
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, **keywords: Any) -> TrainOutput:
+        """The parent's training; `resume_from_checkpoint=True` resumes from the last checkpoint that is whole."""
+        self._run_record = None  # of this training, whatever its arguments and data are now
+        if resume_from_checkpoint is True:
+            resume_from_checkpoint = choose_checkpoint(self.args.output_dir, self.accelerator)
+        return super().train(resume_from_checkpoint, **keywords)
+
+    def get_train_dataloader(self) -> DataLoader:
+        """The parent's loader, or one whose batches may grow."""
+        if self.args.keep_effective_batch:
+            return super().get_train_dataloader()
+        dataset, collator = self.train_dataset, self.data_collator
+        if hasattr(dataset, "column_names"):
+            dataset = self._remove_unused_columns(dataset, description="training")
+        else:
+            collator = self._get_collator_with_removed_columns(collator, description="training")
+        settings = {"collate_fn": collator, "num_workers": self.args.dataloader_num_workers}
+        return make_growing_dataloader(dataset, self.args, self.accelerator, **settings)
+
+    def get_optimizer_cls_and_kwargs(
+        self, args: ElasticTrainingArguments, model: PreTrainedModel | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """The parent's, with learning rates by depth and batch size."""
+        optimizer_cls, settings = super().get_optimizer_cls_and_kwargs(args, model)
+        batch_size = self.get_total_train_batch_size(args)
+        return optimizer_cls, with_parameter_groups(optimizer_cls, settings, model, args, batch_size)
+
+    def _clip_grad_norm(self, model: nn.Module) -> Tensor:
+        percentile, limit = find_callback(self, PercentileClipping), self.args.max_grad_norm or math.inf
+        if not self.args.adaptive_clipping and percentile is None:
+            return super()._clip_grad_norm(model)
+        # Unscales the gradients of float16 as well, which must not happen twice.
+        norm = super()._get_grad_norm(model)
+        if self.args.adaptive_clipping:
+            clip_adaptively(clippable_parameters(self.model), self.args.adaptive_clipping)
+        if percentile is not None:
+            limit = min(limit, percentile.limit(norm))
+        if limit < math.inf:
+            self._mixed_mesh_grad_norm(model, limit)
+        return norm
+
+    def _get_grad_norm(self, model: nn.Module, grad_norm: Tensor | None = None) -> Tensor:
+        # The parent does not come by _clip_grad_norm where max_grad_norm is 0.
+        if grad_norm is None and (self.args.adaptive_clipping or self.args.percentile_clipping):
+            grad_norm = self._clip_grad_norm(model)
+        norm = super()._get_grad_norm(model, grad_norm)
+        if (guard := find_callback(self, LossGuard)) is not None:
+            guard.check_step(self, norm)
+        return norm
+
+    def averaged_weights(self) -> AbstractContextManager[None]:
+        """Gives the model the averaged weights until the block ends, if the training averages them."""
+        averaging = find_callback(self, WeightAveraging)
+        return nullcontext() if averaging is None else averaging.applied(self.model)
+
+    def evaluation_loop(self, *positional: Any, **keywords: Any) -> EvalLoopOutput:
+        """The parent's loop, with averaged weights if the training averages them."""
+        with self.averaged_weights():
+            return super().evaluation_loop(*positional, **keywords)
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Saves the model, with averaged weights if the training averages them, and a record of the run."""
+        if self.args.should_save:  # before the parent, which pushes to the Hub
+            self.run_record.save(self.args.output_dir if output_dir is None else output_dir)
+        with self.averaged_weights():
+            super().save_model(output_dir, _internal_call)
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        super()._save_optimizer_and_scheduler(output_dir)
+        for callback in find_callbacks(self, StoredCallback) if self.args.should_save else ():
+            callback.save(output_dir, self.model)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        for callback in find_callbacks(self, StoredCallback) if checkpoint is not None else ():
+            callback.load(checkpoint, self.model)

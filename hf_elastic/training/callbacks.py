@@ -1,0 +1,64 @@
+"""The callbacks that training arguments ask for."""
+
+from typing import TypeVar
+
+from transformers import Trainer, TrainerCallback
+
+from .arguments import ElasticTrainingArguments
+from .batch_size import AdaptMicroBatchSize
+from .budget import TrainingBudget
+from .clipping import PercentileClipping
+from .early_stopping import CostAwareEarlyStopping
+from .group_lasso import GroupLasso
+from .growing_batches import AdaptBatchSize
+from .loss_guard import LossGuard
+from .subnet_number import AdaptSubnetNumber
+from .subnet_weights import RunningLosses
+from .teacher_validation import TeacherWeights
+from .weight_averaging import WeightAveraging
+
+Kind = TypeVar("Kind", bound=TrainerCallback)
+
+
+def callbacks_for(args: ElasticTrainingArguments) -> list[TrainerCallback]:
+    """Makes the callbacks of the mechanisms that are switched on.
+
+    Args:
+        args: The training arguments.
+    """
+    has_budget = args.max_minutes is not None or args.max_examples is not None
+    wanted: list[tuple[bool, type[TrainerCallback], tuple]] = [
+        (args.on_bad_step != "ignore", LossGuard, ()),  # first, before others take in a bad step
+        (args.teacher_mixing == "validation", TeacherWeights, ()),
+        (args.subnet_weighting == "by_loss", RunningLosses, ()),
+        (args.group_penalty > 0, GroupLasso, (args.group_penalty,)),
+        (args.adapt_micro_batch_size, AdaptMicroBatchSize if args.keep_effective_batch else AdaptBatchSize, ()),
+        (args.adapt_num_random_subnets, AdaptSubnetNumber, ()),
+        (has_budget, TrainingBudget, ()),
+        (args.early_stopping_min_gain is not None, CostAwareEarlyStopping, ()),
+        (args.percentile_clipping > 0, PercentileClipping, (args.percentile_clipping, args.percentile_window)),
+        (args.weight_averaging != "none", WeightAveraging, (args.weight_averaging, args.ema_decay, args.swa_start)),
+    ]
+    return [kind(*settings) for is_wanted, kind, settings in wanted if is_wanted]
+
+
+def find_callback(trainer: Trainer, kind: type[Kind]) -> Kind | None:
+    """Gives the callback of a class that a trainer has now, or None.
+
+    A resumed training makes those that have a state anew, so that references to them do not last.
+
+    Args:
+        trainer: The trainer.
+        kind: The class.
+    """
+    return next(iter(find_callbacks(trainer, kind)), None)
+
+
+def find_callbacks(trainer: Trainer, kind: type[Kind]) -> list[Kind]:
+    """Gives all callbacks of a class that a trainer has now.
+
+    Args:
+        trainer: The trainer.
+        kind: The class.
+    """
+    return [callback for callback in trainer.callback_handler.callbacks if isinstance(callback, kind)]
