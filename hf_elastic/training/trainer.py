@@ -51,6 +51,7 @@ from .validation import (
     check_label_column,
     check_metric,
     check_model,
+    check_resumed_subnets,
     check_subnet_settings,
     check_subnets,
 )
@@ -177,6 +178,7 @@ class ElasticTrainer(BaseTrainer):
     def _inner_training_loop(self, *positional: Any, **keywords: Any) -> TrainOutput:
         # Here rather than in train(): `model_init` has run.
         self._read_subnets()
+        check_resumed_subnets(keywords.get("resume_from_checkpoint"), self.elastic_model.config.subnets)
         self._notes, self._losses = [], LossLog()  # one that broke off left some
         self.objective.distiller.open_caches(self.train_dataset)
         if self.args.gradient_conflicts != "add":

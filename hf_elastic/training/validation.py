@@ -1,15 +1,17 @@
 """Checks before the training: each error names the value and the remedy, long before the first step."""
 
 import difflib
+import json
 import math
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from torch import nn
 from transformers.trainer_utils import has_length, unwrap_peft_model
-from transformers.utils import logging
+from transformers.utils import CONFIG_NAME, logging
 
 from ..compression.units import layer_and_name, replaced_modules, units_of
 from ..modeling.modeling_elastic import (
@@ -131,6 +133,30 @@ def _check_lengths(lengths: Mapping[str, int], model: ElasticPreTrainedModel, la
                 "from. Give smaller subnets the same length or a shorter one."
             )
         of_larger = length
+
+
+def check_resumed_subnets(checkpoint: str | Path | None, subnets: Mapping[str, SubnetConfig]) -> None:
+    """Checks that a checkpoint was trained with the sizes that its training is to go on with.
+
+    Args:
+        checkpoint: Its folder; None, or one without a model's configuration, is not looked at.
+        subnets: The sizes that the model names now.
+
+    Raises:
+        ValueError: If the checkpoint names other ones, or other sizes by the same names.
+    """
+    file = Path(checkpoint or "") / CONFIG_NAME
+    if checkpoint is None or not file.is_file():
+        return
+    stored = json.loads(file.read_text(encoding="utf-8")).get("subnets", {})
+    named = {name: subnet.to_dict() for name, subnet in subnets.items()}
+    for name in sorted(stored.keys() | named.keys()):
+        if stored.get(name) != named.get(name):
+            raise ValueError(
+                f"{checkpoint} was trained with {name}={stored.get(name)}, and the model has {name}="
+                f"{named.get(name)} (None is no such size). Resume with the same model.config.subnets, or begin a new "
+                "training from the checkpoint's model."
+            )
 
 
 def check_features(

@@ -8,7 +8,7 @@ import torch
 from datasets import Dataset
 from transformers import BertConfig, BertForSequenceClassification, TrainingArguments
 
-from hf_elastic import ElasticModel, ElasticTrainer
+from hf_elastic import ElasticModel, ElasticTrainer, SubnetConfig
 from tests.conftest import TINY
 from tests.training.cases import accuracy, make_model, make_rows, make_trainer
 
@@ -51,6 +51,19 @@ def test_weights_that_leave_nothing(output):
     weights = dict.fromkeys(["large", "base", "small", "tiny"], 0.0)
     with pytest.raises(ValueError, match="0 for all subnets"):
         make_trainer(output, settings={"subnet_weights": weights})
+
+
+def test_resuming_with_other_subnets(tmp_path):
+    settings = {"max_steps": 2, "save_strategy": "steps", "save_steps": 1}
+    make_trainer(tmp_path, settings=settings).train()
+    model = make_model("classification")
+    model.config.subnets["small"] = SubnetConfig(layers=(0, 3))
+    checkpoint = str(tmp_path / "checkpoint-1")
+    with pytest.raises(ValueError, match=r"was trained with small=.*and the model has small=\{'layers': \[0, 3\]\}"):
+        make_trainer(tmp_path, model=model, settings=settings).train(resume_from_checkpoint=checkpoint)
+    del model.config.subnets["small"]
+    with pytest.raises(ValueError, match=r"small=None \(None is no such size\). Resume with the same"):
+        make_trainer(tmp_path, model=model, settings=settings).train(resume_from_checkpoint=checkpoint)
 
 
 @pytest.mark.parametrize("empty", [[], Dataset.from_dict({"input_ids": [], "labels": []})])
