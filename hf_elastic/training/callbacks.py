@@ -12,6 +12,7 @@ from .early_stopping import CostAwareEarlyStopping
 from .group_lasso import GroupLasso
 from .growing_batches import AdaptBatchSize
 from .loss_guard import LossGuard
+from .resource_log import ResourceLog
 from .subnet_number import AdaptSubnetNumber
 from .subnet_weights import RunningLosses
 from .teacher_validation import TeacherWeights
@@ -34,6 +35,7 @@ def callbacks_for(args: ElasticTrainingArguments) -> list[TrainerCallback]:
         (args.group_penalty > 0, GroupLasso, (args.group_penalty,)),
         (args.adapt_micro_batch_size, AdaptMicroBatchSize if args.keep_effective_batch else AdaptBatchSize, ()),
         (args.adapt_num_random_subnets, AdaptSubnetNumber, ()),
+        (args.log_resources, ResourceLog, ()),
         (has_budget, TrainingBudget, ()),
         (args.early_stopping_min_gain is not None, CostAwareEarlyStopping, ()),
         (args.percentile_clipping > 0, PercentileClipping, (args.percentile_clipping, args.percentile_window)),

@@ -33,6 +33,8 @@ class ResourceArguments:
         adapt_num_random_subnets (`bool`, defaults to `False`):
             Whether `num_random_subnets` follows the time: more where the training would end long before
             `max_minutes`, fewer where it would end after them.
+        log_resources (`bool`, defaults to `False`):
+            Whether the log has the memory in use and the throughput, see [`ResourceLog`].
         early_stopping_min_gain (`float`, *optional*):
             Ends the training when `metric_for_best_model` gains less than this per pass of the full model over the
             training data.
@@ -61,6 +63,9 @@ class ResourceArguments:
     max_examples: int | None = field(default=None, metadata={"help": "Ends the training after so many examples."})
     adapt_num_random_subnets: bool = field(
         default=False, metadata={"help": "Whether num_random_subnets follows the time that is left of max_minutes."}
+    )
+    log_resources: bool = field(
+        default=False, metadata={"help": "Whether the log has the memory in use and the throughput."}
     )
     early_stopping_min_gain: float | None = field(
         default=None,
