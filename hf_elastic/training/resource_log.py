@@ -40,6 +40,7 @@ class ResourceLog(ResourceCallback):
             "examples_per_second": self._examples / seconds,
             "full_model_passes_per_second": self._passes / seconds,
         }
+        reset_peak_memory(self._device)
         self._forget()
         return logs
 
