@@ -30,10 +30,8 @@ def check_launch(trainer: Trainer) -> None:
     running = distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
     if running > known:
         raise ValueError(
-            f"{running} processes run, but accelerate knows of {known}, so that each would read all of the data. On "
-            "CPUs, give use_cpu=True; for DeepSpeed on CPUs, set ACCELERATE_USE_DEEPSPEED=true, call "
-            'accelerate.PartialState(backend="gloo") before the training arguments are made, and give them '
-            'accelerator_config={"use_configured_state": True}.'
+            f"{running} processes run, but accelerate knows of {known}, so that each would read all of the data. Give "
+            "use_cpu=True to train on CPUs; otherwise let accelerate or torchrun start the processes, on GPUs."
         )
     args, several = trainer.args, known > 1
     # Of one process the variables say little: accelerate leaves them set when a trainer before asked for either.
@@ -47,8 +45,8 @@ def check_launch(trainer: Trainer) -> None:
     remedies = {
         "FSDP": "To split a model on CPUs, load it with from_pretrained(..., distributed_config=DistributedConfig("
         "fsdp_size=...)); otherwise leave FSDP out (fsdp, ACCELERATE_USE_FSDP).",
-        "DeepSpeed": "On CPUs, leave out use_cpu=True and set DS_ACCELERATOR=cpu; otherwise leave DeepSpeed out "
-        "(deepspeed, ACCELERATE_USE_DEEPSPEED).",
+        "DeepSpeed": "On CPUs, give use_cpu=True and set DS_ACCELERATOR=cpu, but not ACCELERATE_USE_CPU; otherwise "
+        "leave DeepSpeed out (deepspeed, ACCELERATE_USE_DEEPSPEED).",
     }
     for name, (is_wanted, is_on) in wanted.items():
         if is_wanted and not is_on and not trainer.is_fsdp_xla_enabled:

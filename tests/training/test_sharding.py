@@ -147,7 +147,11 @@ def test_missing_gradients_become_zero():
 SILENT = {
     "launcher, FSDP": ({"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}, {}, "FSDP was asked for.*fsdp_size"),
     "arguments, FSDP": ({}, {"fsdp": True}, "FSDP was asked for.*fsdp_size"),
-    "launcher, DeepSpeed": ({"ACCELERATE_USE_DEEPSPEED": "true"}, {}, "DeepSpeed was asked for.*DS_ACCELERATOR"),
+    "launcher, DeepSpeed": (
+        {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_USE_CPU": "true", "DS_ACCELERATOR": "cpu"},
+        {},
+        "DeepSpeed was asked for.*DS_ACCELERATOR=cpu, but not ACCELERATE_USE_CPU",
+    ),
     "two processes as one": ({"CUDA_VISIBLE_DEVICES": ""}, {"use_cpu": False}, "2 processes run.*use_cpu=True"),
 }
 SILENT_SCRIPT = """
