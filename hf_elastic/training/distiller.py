@@ -148,10 +148,13 @@ class Distiller:
         losses = {}
         if "distillation" in kinds:
             losses["distillation"] = self._prediction_loss(student, batch, counts, temperature)
-        comparisons = [self._comparison(source, subnet, student, batch, counts) for source in self.sources]
-        for kind, loss in self.features.items():
-            of_sources = [loss(comparison) for comparison in comparisons if comparison is not None]
-            if of_sources and kind in kinds:
+        wanted = {kind: loss for kind, loss in self.features.items() if kind in kinds}
+        sources = [source for source in self.sources if wanted and source.has_features]
+        comparisons = [self._comparison(source, subnet, student, batch, counts) for source in sources]
+        for kind, loss in wanted.items():
+            # A map may name no layer that a size has; embeddings need none.
+            of_sources = [loss(comparison) for comparison in comparisons if comparison.pairs or kind == "embedding"]
+            if of_sources:
                 losses[kind] = torch.stack(of_sources).mean()
         return losses
 
@@ -179,17 +182,13 @@ class Distiller:
 
     def _comparison(
         self, source: Source, subnet: SubnetConfig, student: Observation, batch: Batch, counts: UnitCounts
-    ) -> Comparison | None:
-        """A subnet beside one source; None where no layer can be compared."""
-        if not source.has_features or not self.features:
-            return None
+    ) -> Comparison:
+        """A subnet beside one source."""
         layers = [size.layer for size in subnet.layer_sizes(self.config)]
         is_teacher = source.teacher is not None
         layer_map = self.args.layer_map if is_teacher or self.args.layer_map in LAYER_MAPS else "even"
         theirs = len(source.observation.attention or source.observation.hidden_states[1:])
         pairs = layer_pairs(layer_map, self.config.num_hidden_layers, theirs, kept_layers=layers)
-        if not pairs:
-            return None
         mask = token_mask(batch).flatten(end_dim=-2)  # the choices of multiple choice are rows of the features
         project = partial(self.projections, teacher=source.teacher) if is_teacher and self.projections else _identity
         reference = source.observation.detached(max_length=mask.shape[-1])

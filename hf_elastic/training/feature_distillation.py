@@ -32,7 +32,7 @@ class Comparison(NamedTuple):
     Args:
         student: What the student makes of a batch.
         reference: What another model makes of it, without a graph.
-        pairs: Layers that are compared (of the student, of the other), counted from 1; one at least.
+        pairs: Layers that are compared (of the student, of the other), counted from 1; there may be none.
         mask: 1 for tokens, 0 for padding, a row for each row of the features.
         counts: Units of the whole accumulated batch.
         project: Maps hidden states of the student to the reference's hidden size, where that is another.

@@ -17,6 +17,7 @@ from ..modeling.modeling_elastic import (
 )
 from .arguments import ElasticTrainingArguments
 from .distillation_arguments import FEATURES
+from .layer_maps import check_layer_map
 from .teacher_vocabulary import different_special_token, different_token
 from .teachers import EXAMPLE_ID, TARGETS, Teacher, input_prefixes
 
@@ -58,7 +59,7 @@ def check_teachers(
         return
     student, features = unwrap_peft_model(model), _compared_features(args)
     for i, teacher in enumerate(teachers):
-        _check_teacher(f"teachers[{i}]", teacher, student, features, tokenizer)
+        _check_teacher(f"teachers[{i}]", teacher, student, args, tokenizer)
     _check_distinct(teachers)
     if not any(teacher.weight for teacher in teachers):
         raise ValueError("The weights of all teachers are 0. Give one a positive weight, or leave the teachers out.")
@@ -129,7 +130,7 @@ def _compared_features(args: ElasticTrainingArguments) -> list[str]:
 
 
 def _check_teacher(
-    name: str, given: Teacher, student: ElasticPreTrainedModel, features: list[str], tokenizer: Any
+    name: str, given: Teacher, student: ElasticPreTrainedModel, args: ElasticTrainingArguments, tokenizer: Any
 ) -> None:
     if not hasattr(given.model, "config"):
         raise TypeError(
@@ -145,7 +146,7 @@ def _check_teacher(
     _check_head(name, teacher, student)
     if given.inputs is None:
         _check_inputs(name, teacher, student.config, tokenizer)
-        _check_features(name, teacher.config, student.config, features)
+        _check_features(name, teacher.config, student.config, args)
     elif not isinstance(student, ElasticForSequenceClassification):
         raise ValueError(
             f"{name} has inputs={given.inputs!r} of its own, whose tokens are not those of the model, a "
@@ -220,15 +221,31 @@ def _check_inputs(name: str, teacher: nn.Module, ours: Any, tokenizer: Any) -> N
         )
 
 
-def _check_features(name: str, theirs: Any, ours: Any, features: list[str]) -> None:
+def _check_features(name: str, theirs: Any, ours: Any, args: ElasticTrainingArguments) -> None:
+    features = _compared_features(args)
+    layers = getattr(theirs, "num_hidden_layers", None)
+    if features and layers is not None:
+        check_layer_map(args.layer_map, ours.num_hidden_layers, layers)
     # Where the hidden sizes differ, a projection learns what corresponds to what.
-    if "hidden_weight" not in features or getattr(theirs, "hidden_size", ours.hidden_size) != ours.hidden_size:
-        return
+    of_units = [feature for feature in ("hidden_weight", "embedding_weight") if feature in features]
+    if of_units and getattr(theirs, "hidden_size", ours.hidden_size) == ours.hidden_size:
+        _check_order(name, theirs, ours, of_units[0])
+    heads = getattr(theirs, "num_attention_heads", None)
+    if "relation_weight" in features and args.relation_heads is not None and heads is not None:
+        width = heads * (getattr(theirs, "head_dim", None) or theirs.hidden_size // heads)
+        if width % args.relation_heads:
+            raise ValueError(
+                f"relation_heads={args.relation_heads} does not divide the width of the heads of {name}, which is "
+                f"{width}. Leave it out, or give a divisor of all."
+            )
+
+
+def _check_order(name: str, theirs: Any, ours: Any, feature: str) -> None:
     ranked = [getattr(config, "hidden_units_ranked", False) for config in (theirs, ours)]
     if ranked[0] != ranked[1]:
         raise ValueError(
             f"The hidden units of {name} are in another order than those of the model (rank reordered one of them), "
-            "so that their hidden states cannot be compared. Set hidden_weight=0, or use as teacher a copy of the "
+            f"so that their hidden states cannot be compared. Set {feature}=0, or use as teacher a copy of the "
             "model that was made after ranking."
         )
 

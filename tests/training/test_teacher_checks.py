@@ -6,6 +6,7 @@ import pytest
 import transformers
 from transformers import BertConfig, BertForSequenceClassification
 
+from hf_elastic import SubnetConfig
 from hf_elastic.training.teacher_checks import (
     check_teacher_cache,
     check_teacher_columns,
@@ -15,7 +16,7 @@ from hf_elastic.training.teacher_checks import (
 from hf_elastic.training.teachers import Teacher
 from tests.conftest import TINY
 from tests.training.cases import make_arguments, make_model, make_trainer
-from tests.training.teacher_cases import make_tokenizer, save_teacher
+from tests.training.teacher_cases import make_teacher, make_tokenizer, save_teacher
 
 
 @pytest.fixture
@@ -196,3 +197,23 @@ def test_what_cannot_be_cached(output):
     check_teacher_cache(list_teachers([Teacher(make_bert(), inputs="own_")]), make_model("classification"), args)
     args.hidden_weight = 0.0
     check_teacher_cache(teachers, make_model("classification"), args)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"layer_map": {4: 3}}, "names layer 3 of the teacher, which has the layers 1 to 2"),
+        ({"layer_map": {5: 1}}, "names layer 5 of the student, which has the layers 1 to 4"),
+        (
+            {"relation_weight": 1.0, "relation_heads": 32},
+            r"relation_heads=32 does not divide.*of teachers\[0\]",
+        ),
+    ],
+)
+def test_features_that_a_teacher_has_not(tmp_path, settings, message):
+    output = tmp_path / "output"
+    model = make_model("classification")
+    model.config.subnets = {"large": SubnetConfig()}
+    with pytest.raises(ValueError, match=message):
+        make_trainer(output, model=model, teachers=[make_teacher()], settings=settings)
+    assert not output.exists()

@@ -70,6 +70,13 @@ def test_relations_of_every_head(tmp_path, case):
     assert_same_gradients(actual, expected)
 
 
+def test_sizes_without_the_layers_of_a_map_still_compare_embeddings(tmp_path):
+    settings = {**TASK, "layer_map": {3: 6}, "embedding_weight": 1.0}
+    log = losses_of(train(tmp_path, **settings, teacher=True)[0])[0]
+    assert {"hidden_loss_large", "embedding_loss_large", "embedding_loss_tiny"} <= log.keys()
+    assert "hidden_loss_tiny" not in log  # it has the first layer alone
+
+
 def test_features_with_activation_checkpointing(tmp_path):
     settings = {**WHOLE, "relation_weight": 1.0, "attention_weight": 1.0}
     _, expected = train(tmp_path, **settings)
