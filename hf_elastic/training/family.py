@@ -141,7 +141,7 @@ def train_family(
     trainer = ElasticTrainer(model, args, **data, **evaluation, **trainer_arguments)
     if rank_examples:
         check_plain_weights(trainer.elastic_model)  # as the ranking does, but before the fine-tuning
-    show_loss_only(trainer, "All sizes", passes=len(trainer.subnets))
+    show_loss_only(trainer, "All sizes")
     phases = _Phases(on_phase)
     if check is not None:
         phases.announce("check")

@@ -6,26 +6,14 @@ from transformers import Trainer, TrainerControl, TrainerState, TrainingArgument
 from transformers.trainer_callback import ProgressCallback
 
 
-class LossProgress(ProgressCallback):
-    """Shows the loss behind the bar, instead of writing every log above it.
+class EvaluationProgress(ProgressCallback):
+    """Shows one bar for an evaluation that goes over the data several times.
 
-    Args:
-        title (`str`):
-            What stands before the bar of a training.
-        passes (`int`, defaults to 1):
-            Passes over the data that make one evaluation, one per size.
+    Attributes:
+        passes (`int`): Passes over the data that the next evaluation makes, one per size; the trainer sets it.
     """
 
-    def __init__(self, title: str, passes: int = 1) -> None:
-        super().__init__()
-        self.title, self.passes = title, passes
-
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        super().on_train_begin(args, state, control, **kwargs)
-        if self.training_bar is not None:
-            self.training_bar.set_description(self.title)
+    passes = 1
 
     def on_prediction_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -35,6 +23,26 @@ class LossProgress(ProgressCallback):
         if begins and self.prediction_bar is not None:
             self.prediction_bar.set_description("Evaluation")
             self.prediction_bar.total *= self.passes
+
+
+class LossProgress(EvaluationProgress):
+    """Shows the loss behind the bar, instead of writing every log above it.
+
+    Args:
+        title (`str`):
+            What stands before the bar of a training.
+    """
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self.title = title
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        super().on_train_begin(args, state, control, **kwargs)
+        if self.training_bar is not None:
+            self.training_bar.set_description(self.title)
 
     def on_log(
         self,
@@ -48,7 +56,7 @@ class LossProgress(ProgressCallback):
             self.training_bar.set_postfix(loss=f"{logs['loss']:.3f}")
 
 
-def show_loss_only(trainer: Trainer, title: str, passes: int = 1) -> None:
+def show_loss_only(trainer: Trainer, title: str) -> None:
     """Replaces the progress bars of a trainer, if it shows any.
 
     Args:
@@ -56,8 +64,6 @@ def show_loss_only(trainer: Trainer, title: str, passes: int = 1) -> None:
             The trainer.
         title (`str`):
             As [`LossProgress`] takes it.
-        passes (`int`, defaults to 1):
-            Likewise.
     """
     if trainer.pop_callback(ProgressCallback) is not None:
-        trainer.add_callback(LossProgress(title, passes))
+        trainer.add_callback(LossProgress(title))

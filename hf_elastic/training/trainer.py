@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.trainer_callback import ProgressCallback
 from transformers.trainer_utils import EvalLoopOutput, TrainOutput, unwrap_peft_model
 from transformers.utils import ModelOutput
 
@@ -34,6 +35,7 @@ from .loss_guard import LossGuard
 from .loss_log import LossLog
 from .micro_batches import run_micro_batches
 from .processes import any_process, average_gradients, gathering_gradients, touch_parameters
+from .progress import EvaluationProgress
 from .projection_training import ProjectionTraining, projections_for
 from .resource_callback import ResourceCallback
 from .sampling import SubnetSampler
@@ -127,6 +129,8 @@ class ElasticTrainer(BaseTrainer):
         self.projection_training: ProjectionTraining | None = None
         self.surgery: GradientSurgery | None = None
         super().__init__(model, args, *positional, **keywords)
+        if self.pop_callback(ProgressCallback) is not None:
+            self.add_callback(EvaluationProgress())
         if self.projection_training is not None:
             self.add_callback(self.projection_training)
         for teacher in self.teachers:
@@ -369,9 +373,13 @@ class ElasticTrainer(BaseTrainer):
     ) -> EvalLoopOutput:
         """The parent's loop for predictions; for evaluations that loop once per subnet, as one result."""
         run = partial(super().evaluation_loop, dataloader, description, prediction_loss_only, ignore_keys)
-        if description != "Evaluation":
+        several = description == "Evaluation"
+        if several:
+            self._read_subnets()
+        for progress in find_callbacks(self, EvaluationProgress):
+            progress.passes = len(self.subnets) if several else 1
+        if not several:
             return run(metric_key_prefix)
-        self._read_subnets()
         outputs = {}
         for name, subnet in self.subnets.items():
             with self.elastic_model.use_subnet(subnet):

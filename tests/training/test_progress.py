@@ -16,7 +16,7 @@ def trainer(tmp_path):
 
 
 def test_only_the_loss_is_shown(trainer, capsys):
-    show_loss_only(trainer, "All sizes", passes=4)
+    show_loss_only(trainer, "All sizes")
     trainer.train()
     shown = capsys.readouterr()
     assert "All sizes" in shown.err
@@ -25,9 +25,16 @@ def test_only_the_loss_is_shown(trainer, capsys):
 
 
 def test_the_evaluation_bar_covers_the_passes_of_all_sizes(trainer, capsys):
-    show_loss_only(trainer, "All sizes", passes=4)
+    show_loss_only(trainer, "All sizes")
     trainer.evaluate()
     assert "8/8" in capsys.readouterr().err
+
+
+def test_so_does_the_bar_that_a_trainer_has_by_itself(trainer, capsys):
+    trainer.evaluate()
+    assert "8/8" in capsys.readouterr().err
+    trainer.predict(trainer.eval_dataset)
+    assert "2/2" in capsys.readouterr().err
 
 
 def test_a_trainer_without_bars_gets_none(trainer):
