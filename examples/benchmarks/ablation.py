@@ -1,8 +1,10 @@
 """What each mechanism of co-training gains, size by size, on GLUE rows: from plain co-training upwards."""
 
 import argparse
+import json
 import statistics
 import time
+from collections import defaultdict
 from pathlib import Path
 
 import torch
@@ -39,7 +41,7 @@ VARIANTS: dict[str, tuple[dict, int]] = {
 }
 
 
-def fine_tuned(data, encoded, common: dict, epochs: float, seed: int):
+def fine_tuned(data, common: dict, epochs: float, seed: int):
     """The full model after a fine-tuning of its own: where all variants begin, and what teachers are."""
     set_seed(seed)
     model = load_classifier(minilm_checkpoint(), **data.model_settings)
@@ -49,8 +51,8 @@ def fine_tuned(data, encoded, common: dict, epochs: float, seed: int):
     return trainer
 
 
-def run_task(task: str, options: argparse.Namespace, tokenizer) -> dict[str, dict[str, list[float]]]:
-    """Accuracies of every variant and size, one for each seed."""
+def run_task(task: str, options: argparse.Namespace, tokenizer) -> None:
+    """Trains every variant that the file of scores has none of, and adds its accuracy of each size."""
     data = read(options.data / "glue" / task).limit(options.rows)
     encoded = encode(data, tokenizer, max_length=128)
     common = {
@@ -58,54 +60,78 @@ def run_task(task: str, options: argparse.Namespace, tokenizer) -> dict[str, dic
         "data_collator": UnpaddingCollator(DataCollatorWithPadding(tokenizer)),
         "compute_metrics": data.compute_metrics,
     }
-    accuracies: dict[str, dict[str, list[float]]] = {variant: {} for variant in VARIANTS}
+    teachers = []
     for seed in options.seeds:
-        first = fine_tuned(data, encoded, common, 1, seed)
+        done = [variant for *key, variant in read_scores(options.scores) if key == [task, seed]]
+        variants = [variant for variant in options.variants if variant not in done]
+        if not variants:
+            continue
+        first = fine_tuned(data, common, 1, seed)
         rank(first.model, first.get_train_dataloader(), max_batches=8)
-        teachers = [fine_tuned(data, encoded, common, 3, 100 + 10 * seed + i).model for i in range(2)]
         start = {name: value.clone() for name, value in first.model.state_dict().items()}
-        for variant, (settings, number) in VARIANTS.items():
+        for variant in variants:
             began = time.process_time()
+            settings, number = VARIANTS[variant]
+            while len(teachers) < number:
+                teachers.append(Teacher(fine_tuned(data, common, 3, 110 + len(teachers)).model))
             first.model.load_state_dict(start)
             args = fine_tuning_arguments(ElasticTrainingArguments, options.epochs, seed)
             for name, value in settings.items():
                 setattr(args, name, value)
-            used = [Teacher(each) for each in teachers[:number]]
-            trainer = ElasticTrainer(first.model, args, teachers=used, **common)
+            trainer = ElasticTrainer(first.model, args, teachers=teachers[:number], **common)
             trainer.train()
             trainer.evaluate(encoded["validation"])
-            for size, metrics in trainer.subnet_metrics.items():
-                accuracies[variant].setdefault(size, []).append(100 * metrics["accuracy"])
-            scores = {size: f"{values[-1]:.1f}" for size, values in accuracies[variant].items()}
+            scores = {size: 100 * metrics["accuracy"] for size, metrics in trainer.subnet_metrics.items()}
             print(task, seed, variant, scores, f"{time.process_time() - began:.0f} s", flush=True)
-    return accuracies
+            with options.scores.open("a") as file:
+                file.write(json.dumps([[task, seed, variant], scores]) + "\n")
+
+
+def read_scores(path: Path) -> dict[tuple[str, int, str], dict[str, float]]:
+    """The accuracy of each size by task, seed and variant."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {tuple(key): scores for key, scores in map(json.loads, lines)}
+
+
+def table(scores: dict[tuple[str, int, str], dict[str, float]]) -> list[list[str]]:
+    """A row for each task and variant: mean and spread of the seeds by size, and the mean of the sizes."""
+    by_row = defaultdict(list)
+    for (task, _, variant), sizes in scores.items():
+        by_row[task, variant].append([sizes[name] for name in DEFAULT_SUBNETS])
+    rows = []
+    for task, variant in sorted(by_row, key=lambda row: (row[0], list(VARIANTS).index(row[1]))):
+        seeds = by_row[task, variant]
+        cells = [f"{statistics.mean(size):.1f} ± {statistics.pstdev(size):.1f}" for size in zip(*seeds, strict=True)]
+        mean = statistics.mean(map(statistics.mean, seeds))
+        rows.append([task, variant, str(len(seeds)), *cells, f"{mean:.1f}"])
+    return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder with glue/<task>/*.parquet")
     parser.add_argument("--tasks", nargs="+", default=["rte", "mrpc", "sst2"])
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--rows", type=int, default=8000, help="training rows at most")
-    parser.add_argument("--epochs", type=float, default=3, help="of all sizes together")
+    parser.add_argument("--epochs", type=float, default=2, help="of all sizes together")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2])
+    parser.add_argument(
+        "--scores", type=Path, default=Path("ablation.jsonl"), help="what is there already is not run again"
+    )
     options = parser.parse_args()
     logging.set_verbosity_error()
     torch.set_num_threads(1)
     tokenizer = AutoTokenizer.from_pretrained(minilm_checkpoint())
-    rows = []
     for task in options.tasks:
-        for variant, by_size in run_task(task, options, tokenizer).items():
-            cells = [f"{statistics.mean(scores):.1f} ± {statistics.pstdev(scores):.1f}" for scores in by_size.values()]
-            mean = statistics.mean(statistics.mean(scores) for scores in by_size.values())
-            rows.append([task, variant, *cells, f"{mean:.1f}"])
+        run_task(task, options, tokenizer)
     notes = (
         f"MiniLM-L6, at most {options.rows} training rows, batches of 32, one epoch of the full model and "
         f"{options.epochs:g} of all sizes, which begin at the same weights in all variants; validation accuracy, mean "
-        f"and spread of {len(options.seeds)} seeds. Teachers are two full models that were fine-tuned for 3 epochs "
-        "from other heads and orders of the data."
+        "and spread of the seeds. Teachers are two full models that were fine-tuned for 3 epochs from other heads and "
+        "orders of the data."
     )
-    header = ["task", "co-training", *DEFAULT_SUBNETS, "mean"]
-    report("ablation.py", "Ablation of the co-training", header, rows, notes)
+    header = ["task", "co-training", "seeds", *DEFAULT_SUBNETS, "mean"]
+    report("ablation.py", "Ablation of the co-training", header, table(read_scores(options.scores)), notes)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,9 @@ class GroupLasso(TrainerCallback):
         strength (`float`):
             How much the root mean square of a group's weights shrinks in a step, per unit of the learning rate.
 
+    Raises:
+        ValueError: When a training begins whose optimizer does not tell the learning rates of the weights.
+
     References:
         Yuan and Lin 2006, Model Selection and Estimation in Regression with Grouped Variables
         Wen et al. 2016, Learning Structured Sparsity in Deep Neural Networks, https://arxiv.org/abs/1608.03665
@@ -41,6 +44,23 @@ class GroupLasso(TrainerCallback):
 
     def __init__(self, strength: float) -> None:
         self.strength = strength
+
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        **kwargs: Any,
+    ) -> None:
+        rates = _learning_rates(optimizer)
+        if any(weights[0][0] not in rates for _, weights in unit_weights(unwrap_peft_model(model))):
+            raise ValueError(
+                f"group_penalty={self.strength} follows the learning rates of the weights, which the optimizer does "
+                f"not tell (optim={str(args.optim)!r}). Give an optimizer that trains all layers in one step, such as "
+                "'adamw_torch', or group_penalty=0."
+            )
 
     @torch.no_grad()
     def on_optimizer_step(
@@ -52,7 +72,7 @@ class GroupLasso(TrainerCallback):
         optimizer: torch.optim.Optimizer | None = None,
         **kwargs: Any,
     ) -> None:
-        rates = {parameter: group["lr"] for group in optimizer.param_groups for parameter in group["params"]}
+        rates = _learning_rates(optimizer)
         elastic = unwrap_peft_model(model)
         for units, weights in unit_weights(elastic):
             first, _ = weights[0]  # which all weights of a layer learn as
@@ -87,3 +107,7 @@ def unit_weights(model: nn.Module) -> Iterator[tuple[str, list[tuple[Tensor, int
                 found[layer, units].append((parameter, dim))
     for (_, units), weights in found.items():
         yield units, weights
+
+
+def _learning_rates(optimizer: torch.optim.Optimizer) -> dict[Tensor, float]:
+    return {parameter: group["lr"] for group in optimizer.param_groups for parameter in group["params"]}

@@ -23,7 +23,7 @@ TRAINING_WEIGHTS_NAME = "training_weights.safetensors"
 
 
 class WeightAveraging(StoredCallback):
-    """Averages the trainable weights after each optimizer step.
+    """Averages the trainable weights after each optimizer step; a step that is left out does not count again.
 
     The average is what is evaluated and saved, and what the model has when the training ends; the training goes on
     with weights of its own. A checkpoint therefore holds the average as the model's weights, which its metrics are of,
@@ -67,12 +67,14 @@ class WeightAveraging(StoredCallback):
         if state.global_step == 0:
             self.average = None
 
-    def on_step_end(
+    def on_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: nn.Module, **kwargs: Any
     ) -> None:
-        if state.global_step < max(1, math.ceil(self.start * state.max_steps)):
-            return
+        # Here rather than at the end of the step, where the gradients are gone.
         weights = nn.ParameterList(_trained(model).values())
+        is_left_out = all(weight.grad is None for weight in weights)
+        if is_left_out or state.global_step + 1 < math.ceil(self.start * state.max_steps):
+            return
         if self.average is None:
             self.average = AveragedModel(weights, multi_avg_fn=self._update)
         self.average.update_parameters(weights)

@@ -5,7 +5,7 @@ import torch
 
 from hf_elastic import SubnetConfig, extract, rank
 from hf_elastic.training.group_lasso import GroupLasso, unit_weights
-from tests.training.cases import collate, make_model, make_rows
+from tests.training.cases import collate, make_model, make_rows, make_trainer
 
 RATE, STRENGTH = 0.5, 0.04
 
@@ -84,6 +84,22 @@ def test_experts_and_frozen_weights_are_left_alone():
     before = [p.clone() for p in model.model.layers[2].parameters()]
     shrink(model)
     assert all(torch.equal(p, kept) for p, kept in zip(model.model.layers[2].parameters(), before, strict=True))
+
+
+def test_an_optimizer_that_does_not_tell_its_rates_is_an_error(tmp_path):
+    class LayerWise(torch.optim.SGD):
+        """Steps in hooks of the backward pass, as those of transformers do, behind a group of nothing."""
+
+        def __init__(self, params, lr):
+            super().__init__([torch.zeros(0)], lr)
+
+    trainer = make_trainer(
+        tmp_path,
+        settings={"group_penalty": 0.1, "max_steps": 1},
+        optimizer_cls_and_kwargs=(LayerWise, {"lr": 0.1}),
+    )
+    with pytest.raises(ValueError, match="group_penalty=0.1 follows the learning rates.*'adamw_torch'"):
+        trainer.train()
 
 
 @pytest.mark.parametrize("strength", [0.0])

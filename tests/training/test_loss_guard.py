@@ -58,6 +58,7 @@ class SpoilWeights(TrainerCallback):
         ("sgd", {"gradient_accumulation_steps": 2}),
         ("adafactor", {}),
         ("adamw_torch", {"group_penalty": 0.1}),
+        ("adamw_torch", {"weight_averaging": "ema", "ema_decay": 0.7}),
     ],
 )
 def test_a_skipped_step_is_as_if_it_had_not_been(tmp_path, optimizer, settings):
@@ -150,7 +151,7 @@ def test_rolling_back_goes_on_with_the_next_data(tmp_path):
 
 
 def test_averaged_weights_are_rolled_back_too(tmp_path):
-    """The fourth step goes back to the weights of the second one, which the average takes in once more."""
+    """The fourth step goes back to the weights of the second one, which the average does not take in again."""
     settings = {"on_bad_step": "rollback", "save_strategy": "steps", "save_steps": 2}
     settings |= {"weight_averaging": "ema", "ema_decay": 0.7}
     weights = WeightsAt()
@@ -158,7 +159,7 @@ def test_averaged_weights_are_rolled_back_too(tmp_path):
     trainer.train()
     assert_same_weights(weights.steps[3], weights.steps[1])
     average = {name: value.double() for name, value in weights.steps[0].items()}
-    for step in (1, 3, 4, 5):
+    for step in (1, 4, 5):
         average = {name: 0.7 * average[name] + 0.3 * value.double() for name, value in weights.steps[step].items()}
     for name, value in weights_of(trainer).items():
         torch.testing.assert_close(value.double(), average[name], rtol=1e-5, atol=1e-6)
