@@ -13,7 +13,7 @@ from ..modeling.pooling_elastic import ElasticPredictionHead
 from ..modeling.subnet_elastic import LAYER_AXES
 from .checks import check_plain_weights
 from .copies import load_copies
-from .sources import Head, Source, find_source
+from .sources import HEAD_FIELDS, Head, Source, find_source
 from .units import layer_and_name
 
 # Fields that change nothing about what a dense model computes in evaluation.
@@ -118,9 +118,7 @@ def _choose_class(
         stock_class = getattr(transformers, class_name)
         stock_config = stock_class.config_class(
             **source.source_fields(config, head),
-            id2label=config.id2label,
-            label2id=config.label2id,
-            problem_type=config.problem_type,
+            **{name: getattr(config, name) for name in HEAD_FIELDS if getattr(config, name) is not None},
             name_or_path=config.name_or_path,
             attn_implementation=None if attention == SPARSE_IMPLEMENTATION else attention,
         )

@@ -126,6 +126,9 @@ class ElasticConfig(PreTrainedConfig):
             Model type of the checkpoint that this one was converted from, e.g. `"bert"`.
         source_name_or_path (`str`, *optional*):
             Hub id of that checkpoint, or the name of its folder, without the path, which says nothing elsewhere.
+        preprocessing (`dict[str, Any]`, *optional*):
+            How the texts that the head was trained on were made into tokens, see
+            [`~hf_elastic.tasks.preprocessing.Preprocessing`].
         subnets (`dict[str, SubnetConfig]`, *optional*):
             The named sizes. Checked whenever they are assigned; plain dictionaries are read as settings of
             [`SubnetConfig`].
@@ -218,6 +221,7 @@ class ElasticConfig(PreTrainedConfig):
     add_pooling_layer: bool = True
     source_model_type: str | None = None
     source_name_or_path: str | None = None
+    preprocessing: dict[str, Any] | None = None
     subnets: dict[str, Any] | None = None
 
     def __post_init__(self, block_sparse_layers: list[int] | None = None, **kwargs):

@@ -18,13 +18,13 @@ from .distilbert import DISTILBERT
 from .electra import ELECTRA
 from .modernbert import MODERNBERT
 from .roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
-from .source import START_AND_END, Head, Source, UnsupportedSourceError
+from .source import HEAD_FIELDS, START_AND_END, Head, Source, UnsupportedSourceError
 
 SOURCES: dict[str, Source] = {
     source.model_type: source for source in (BERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, ELECTRA, DISTILBERT, MODERNBERT)
 }
 
-__all__ = ["SOURCES", "START_AND_END", "Head", "Source", "UnsupportedSourceError", "find_source"]
+__all__ = ["HEAD_FIELDS", "SOURCES", "START_AND_END", "Head", "Source", "UnsupportedSourceError", "find_source"]
 
 
 def find_source(model_type: str | None) -> Source:

@@ -13,6 +13,9 @@ from ...modeling.configuration_elastic import ElasticConfig
 # A field's name if both configurations have it, else its name in the source and its name in `ElasticConfig`.
 Field = str | tuple[str, str]
 
+# What configurations of all types say about a head and its training. The last is only in those that came from here.
+HEAD_FIELDS = ("id2label", "label2id", "problem_type", "preprocessing")
+
 # What answers to questions are, and so all that a head for them gives.
 START_AND_END = {"num_labels": 2}
 
@@ -122,8 +125,8 @@ class Source:
             raise UnsupportedSourceError(
                 "per_layer_config is set, but the layers of a source are all of one size: remove it."
             )
-        labels = {"id2label": config.id2label, "label2id": config.label2id, "problem_type": config.problem_type}
-        values = fields | labels | _taken(self.fields, config) | self.settings | _taken(head.fields, config)
+        head_fields = {name: getattr(config, name, None) for name in HEAD_FIELDS}
+        values = fields | head_fields | _taken(self.fields, config) | self.settings | _taken(head.fields, config)
         try:
             return ElasticConfig(**(values | head.settings))
         except ValueError as error:
