@@ -50,6 +50,11 @@ class InputFormat:
         """Columns that are read, besides the label's."""
         raise NotImplementedError
 
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """Those of them that hold text."""
+        return self.columns
+
     def examples(self, row: Row) -> list[Example]:
         """Gives the examples of a row: one, unless the row has several candidates."""
         raise NotImplementedError
@@ -91,7 +96,11 @@ class Answers(InputFormat):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return ("paragraph", "question", "answer", "idx")
+        return (*self.text_columns, "idx")
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        return ("paragraph", "question", "answer")
 
     def examples(self, row: Row) -> list[Example]:
         return [Example((row["paragraph"], f"{row['question']} {row['answer']}"), row.get("label"))]
@@ -132,7 +141,11 @@ class Entities(InputFormat):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return ("passage", "query", "entities", "answers", "idx")
+        return (*self.text_columns, "entities", "idx")
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        return ("passage", "query")
 
     def candidates(self, row: Row) -> list[str]:
         """The different entities, in the order of the row.

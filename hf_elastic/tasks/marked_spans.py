@@ -19,7 +19,11 @@ class MarkedWords(InputFormat):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return ("word", "sentence1", "sentence2", "start1", "start2", "end1", "end2")
+        return (*self.text_columns, "start1", "start2", "end1", "end2")
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        return ("sentence1", "sentence2")
 
     def examples(self, row: Row) -> list[Example]:
         texts, spans = [], []
@@ -48,7 +52,11 @@ class MarkedMentions(InputFormat):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return ("text", "span1_index", "span2_index", "span1_text", "span2_text")
+        return (*self.text_columns, "span1_index", "span2_index")
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        return ("text", "span1_text", "span2_text")
 
     def examples(self, row: Row) -> list[Example]:
         spans = [find_words(row["text"], row[f"span{i}_text"], row[f"span{i}_index"]) for i in (1, 2)]

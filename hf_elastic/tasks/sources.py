@@ -78,7 +78,7 @@ def _pick(found: "Mapping[str, datasets.Dataset]", name: str | Path, role: str) 
     if str(name) in found:
         return found[str(name)]
     if Path(name).is_file():
-        return _load_files(Path(name).suffix, [Path(name)])
+        return load_file(name)
     raise ValueError(
         f"No split or file {str(name)!r} for the {role} data; the splits there are: {', '.join(found)}. "
         f"Name one of them for {role}, or give a file."
@@ -93,16 +93,35 @@ def _load(source: "Source", config_name: str | None) -> "dict[str, datasets.Data
         return dict(source)
     path = Path(source).expanduser()
     if path.is_dir():
-        return _load_folder(path)
+        return load_folder(path)
     if path.is_file():
-        return {"train": _load_files(path.suffix, [path])}
+        return {"train": load_file(path)}
     if path.suffix in _READERS or str(source).startswith((".", "/", "~")):
         raise FileNotFoundError(f"There is no file or folder {str(source)!r} to read labelled data from.")
     return dict(datasets.load_dataset(str(source), config_name))
 
 
-def _load_folder(folder: Path) -> "dict[str, datasets.Dataset]":
-    """Splits of a folder: the files in it by their names, else whatever layout `datasets` itself understands."""
+def load_file(path: str | Path) -> "datasets.Dataset":
+    """Loads the rows of one csv, tsv, json, jsonl or parquet file.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ValueError: If it is of another kind, or cannot be read.
+    """
+    return _load_files(Path(path).suffix, [Path(path)])
+
+
+def load_folder(folder: Path) -> "dict[str, datasets.Dataset]":
+    """Loads the splits of a folder: the files in it by their names, else whatever layout `datasets` understands.
+
+    Args:
+        folder: Where they are.
+
+    Raises:
+        ValueError: If there is no file that can be read.
+    """
     datasets = require_datasets()
     if (folder / "dataset_dict.json").exists() or (folder / "state.json").exists():
         loaded = datasets.load_from_disk(str(folder))

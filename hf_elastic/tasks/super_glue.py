@@ -73,6 +73,7 @@ TASKS = (
         title="Reading Comprehension with Commonsense Reasoning",
         input_format=Entities(),
         label_names=_NO_YES,
+        label_column="answers",
         metrics=("f1", "exact_match"),
         test_splits={"test": "ReCoRD.jsonl"},
         settings={"max_length": 512},

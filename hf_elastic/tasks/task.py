@@ -19,6 +19,7 @@ class Task:
         input_format: How its rows are read.
         metrics: Names of its scores, which are averaged for the benchmark's.
         label_names: Names of the labels in the order of their ids; none for a regression.
+        label_column: What holds the right answers.
         label_range: Smallest and largest label of a regression.
         train_split: Split to train on; None for a diagnostic, which a model of another task answers.
         validation_splits: Splits with labels to report on.
@@ -35,6 +36,7 @@ class Task:
     input_format: InputFormat
     metrics: tuple[str, ...]
     label_names: tuple[str, ...] = ()
+    label_column: str = "label"
     label_range: tuple[float, float] | None = None
     train_split: str | None = "train"
     validation_splits: tuple[str, ...] = ("validation",)
@@ -54,8 +56,3 @@ class Task:
         """All splits that there may be."""
         train = () if self.train_split is None else (self.train_split,)
         return (*train, *self.validation_splits, *self.test_splits)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that are read of splits with labels."""
-        return (*self.input_format.columns, "label")

@@ -14,6 +14,7 @@ from transformers.utils import logging
 
 from .labels import SINGLE_LABEL, LabelColumn, Labels, infer_labels
 from .metrics import compute_metrics
+from .row_checks import check_rows
 from .sources import load_splits, require_datasets
 from .splits import stratified_split
 
@@ -226,20 +227,7 @@ def _check_rows(
     dataset: "datasets.Dataset", split: str, texts: tuple[str, ...], label: str
 ) -> tuple[dict[str, list[str]], LabelColumn]:
     """The split's texts by column and its labels, none of them null."""
-    columns = f"The columns are: {', '.join(dataset.column_names)}."
-    for name in (*texts, label):
-        if name not in dataset.column_names:
-            raise ValueError(f"The {split} data has no column {name!r}. {columns}")
-    if len(dataset) == 0:
-        raise ValueError(f"The {split} data is empty: there is no row. {columns}")
-    table = dataset.select_columns([*texts, label]).with_format("arrow")[:]
-    for name in (*texts, label):
-        nulls = table[name].is_null(nan_is_null=True).to_numpy().nonzero()[0]
-        if len(nulls):
-            raise ValueError(
-                f"Column {name!r} of the {split} data is null in {len(nulls)} of {len(table)} rows, the first is row "
-                f"{nulls[0]} (counted from 0): fill or remove them."
-            )
+    table = check_rows(dataset, split, [*texts, label])
     for name in texts:
         if "string" not in str(table[name].type):
             raise ValueError(f"Column {name!r} of the {split} data holds {table[name].type}, not text.")
