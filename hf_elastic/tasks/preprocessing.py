@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 FILE_NAME = "preprocessing.json"
-# Raised whenever the same settings come to give other inputs, so that no older checkpoint or cache passes for a new one.
+# Raised when the same settings come to give other inputs, so that no older checkpoint or cache passes for a new one.
 VERSION = 1
 # Parts of a serialised tokenizer that do not change how texts become tokens, or are set anew by each call.
 _NO_SETTINGS = ("version", "truncation", "padding", "decoder")

@@ -5,13 +5,13 @@ import re
 from functools import partial
 
 import pytest
-from datasets import Dataset
 
 from hf_elastic.tasks.benchmarks import find_task
 from hf_elastic.tasks.input_formats import Example, Span
 from hf_elastic.tasks.marked_spans import mark
 from hf_elastic.tasks.truncation import tokenize
 
+from .benchmark_rows import real_rows
 from .tiny_tokenizers import SENTENCES, byte_level_bpe, unigram, wordpiece
 
 WORDS = [word.strip(".,“”…") for sentence in SENTENCES[:3] for word in sentence.split()]
@@ -157,7 +157,7 @@ def test_a_span_that_the_tokenizer_drops_is_an_error(minilm):
 def test_real_wsc_rows_keep_both_mentions_or_say_that_they_cannot(glue, minilm):
     tokenizer, task = wordpiece(minilm), find_task("super_glue", "wsc")
     kept = refused = 0
-    for row in Dataset.from_parquet(str(glue.parent / "super_glue" / "wsc" / "train.parquet")):
+    for row in real_rows(glue, "super_glue", "wsc"):
         (example,) = task.input_format.examples(row)
         spans = [example.texts[0][span.start : span.end] for span in example.spans]
         expected = reference(example, tokenizer, 32)
