@@ -1,15 +1,16 @@
 """Opening a checkpoint for what comes next: an elastic one as it is, another one by converting it. And saving it."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from .compression.convert import convert
+from .compression.convert import TASKS, convert
 from .modeling import modeling_elastic
 from .modeling.configuration_elastic import ElasticConfig
-from .modeling.modeling_elastic import ElasticForSequenceClassification, ElasticPreTrainedModel
+from .modeling.modeling_elastic import ElasticPreTrainedModel
 from .modeling.subnet_elastic import SubnetConfig
 from .tasks.labels import REGRESSION
 
@@ -58,25 +59,68 @@ def load_elastic(name_or_path: str | Path) -> ElasticPreTrainedModel:
     return getattr(modeling_elastic, architecture).from_pretrained(str(name_or_path))
 
 
-def load_classifier(name_or_path: str | Path, **settings: Any) -> ElasticForSequenceClassification:
-    """Loads a supernet for sequence classification; a checkpoint of another type is converted to one.
+def load_with_head(
+    name_or_path: str | Path, head: str = "sequence-classification", **settings: Any
+) -> ElasticPreTrainedModel:
+    """Loads a supernet with a task head; a checkpoint of another type is converted to one.
 
     Args:
         name_or_path (`str` or `Path`):
             Folder or Hub id of a supernet, or of a checkpoint that [`convert`] takes.
+        head (`str`, defaults to `"sequence-classification"`):
+            One of the tasks of [`convert`].
         **settings:
-            Settings of the head: `num_labels`, `id2label`, `label2id`, `problem_type`.
+            Settings of the head, e.g. `num_labels`, `id2label`, `label2id`, `problem_type`.
 
     Returns:
-        `ElasticForSequenceClassification`: With a new head if the checkpoint has none.
+        `ElasticPreTrainedModel`: With a new head if the checkpoint has none.
 
     Raises:
         UnsupportedSourceError: If the checkpoint can be neither loaded nor converted.
     """
     config = read_config(name_or_path)
     if isinstance(config, ElasticConfig):
-        return ElasticForSequenceClassification.from_pretrained(str(name_or_path), **settings)
-    return convert(name_or_path, task="sequence-classification", **settings)
+        return class_with_head(head).from_pretrained(str(name_or_path), **settings)
+    return convert(name_or_path, task=head, **settings)
+
+
+def load_with_new_head(
+    name_or_path: str | Path, head: str = "sequence-classification", **settings: Any
+) -> ElasticPreTrainedModel:
+    """Loads a supernet, or a checkpoint that is converted to one, and gives it a new task head.
+
+    Args:
+        name_or_path (`str` or `Path`):
+            Folder or Hub id of the checkpoint. The encoder and a pooler are taken over, its head is not.
+        head (`str`, defaults to `"sequence-classification"`):
+            One of the tasks of [`convert`].
+        **settings:
+            Settings of the head, e.g. `num_labels`, `id2label`, `label2id`, `problem_type`.
+
+    Returns:
+        `ElasticPreTrainedModel`: With the sizes that a supernet names.
+    """
+    encoder = load_with_head(name_or_path, "feature-extraction")
+    config = copy.deepcopy(encoder.config)
+    for name, value in settings.items():
+        setattr(config, name, value)
+    model = class_with_head(head)(config)
+    missing, unexpected = model.base_model.load_state_dict(encoder.state_dict(), strict=False)
+    if unexpected or any(not name.startswith("pooler.") for name in missing):
+        raise ValueError(f"{name_or_path} does not fit a head for {head}: {unexpected or missing}.")
+    return model
+
+
+def class_with_head(head: str) -> type[ElasticPreTrainedModel]:
+    """Gives the elastic class for a task of [`convert`].
+
+    Raises:
+        ValueError: If there is none; lists those that there are.
+    """
+    if head not in TASKS:
+        raise ValueError(f"head={head!r} is none of {', '.join(TASKS)}.")
+    classes = [getattr(modeling_elastic, name) for name in modeling_elastic.__all__]
+    return next(found for found in classes if found._auto_class == TASKS[head])
 
 
 def named_subnets(name_or_path: str | Path) -> dict[str, SubnetConfig]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import DataCollatorWithPadding, set_seed
 
-from .checkpoints import load_classifier, load_tokenizer
+from .checkpoints import load_tokenizer, load_with_head
 from .recipes import TrainingSettings, check_sizes, subnet_configs
 from .tasks.text_classification import TextClassificationData, encode
 from .training.collators import UnpaddingCollator
@@ -86,7 +86,7 @@ def prepare_text_classifier(
     tokenizer = load_tokenizer(source)
     encoded = encode(data, tokenizer, settings.max_length)
     set_seed(settings.seed)  # a new head is drawn
-    model = load_classifier(source, **data.model_settings)
+    model = load_with_head(source, **data.model_settings)
     if sizes is not None:
         model.config.subnets = subnet_configs(model.config, sizes)
     return {

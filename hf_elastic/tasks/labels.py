@@ -34,6 +34,17 @@ class Labels:
         return max(1, len(self.names))
 
     @property
+    def model_settings(self) -> dict[str, Any]:
+        """Configuration that a sequence-classification head needs: number and names of labels, kind of problem."""
+        names = dict(enumerate(self.names)) or {0: "LABEL_0"}
+        return {
+            "num_labels": self.num_labels,
+            "id2label": names,
+            "label2id": {name: i for i, name in names.items()},
+            "problem_type": self.problem_type,
+        }
+
+    @property
     def feature(self) -> Any:
         """The `datasets` feature of the encoded column."""
         datasets = require_datasets()

@@ -110,6 +110,21 @@ class Predictions:
         """The answer to each row."""
         return answers_of(find_task(self.benchmark, self.task).input_format, self.rows, self.counts, self.logits)
 
+    @property
+    def example_labels(self) -> list[int | float]:
+        """The label of each example: of entities, whether each is right.
+
+        Raises:
+            ValueError: If the labels are hidden.
+        """
+        if self.labels is None:
+            raise ValueError(f"The labels of {self.split!r} of {self.task} are hidden.")
+        format_ = find_task(self.benchmark, self.task).input_format
+        if not isinstance(format_, Entities):
+            return self.labels
+        pairs = zip(self.rows, self.labels, strict=True)
+        return [int(entity in right) for row, right in pairs for entity in format_.candidates(row)]
+
     def save(self, path: str | Path) -> None:
         """Writes a file of numpy's `npz` format, in place of one that may be there.
 

@@ -67,7 +67,7 @@ class TaskData:
             raise ValueError(f"train_rows={train_rows}: keep at least one row.")
         if train_rows >= len(self.train):
             return self
-        kept, _ = stratified_split(_strata(self.task, self.train), 1 - train_rows / len(self.train), seed)
+        kept, _ = stratified_split(strata(self.task, self.train), 1 - train_rows / len(self.train), seed)
         return replace(self, splits={**self.splits, self.task.train_split: self.train.select(kept)})
 
 
@@ -166,7 +166,7 @@ def _encode_labels(task: Task, column: LabelColumn, where: str) -> list[Any]:
     return labels
 
 
-def _strata(task: Task, rows: "datasets.Dataset") -> list[Any]:
+def strata(task: Task, rows: "datasets.Dataset") -> list[Any]:
     """What a choice of rows balances: the labels of a classification."""
     is_classification = task.label_names and not isinstance(task.input_format, Entities)
     return list(rows[task.label_column]) if is_classification else [0] * len(rows)
@@ -174,7 +174,7 @@ def _strata(task: Task, rows: "datasets.Dataset") -> list[Any]:
 
 def _hold_out(data: TaskData, fraction: float, seed: int) -> TaskData:
     task, rows = data.task, data.train
-    kept, held_out = stratified_split(_strata(task, rows), fraction, seed)
+    kept, held_out = stratified_split(strata(task, rows), fraction, seed)
     if not held_out:
         raise ValueError(
             f"{task.name} has no split with labels besides {task.train_split!r}, and its {len(rows)} rows are too few "

@@ -66,14 +66,8 @@ class TextClassificationData:
 
     @property
     def model_settings(self) -> dict[str, Any]:
-        """Configuration that a sequence-classification head needs: number and names of labels, kind of problem."""
-        names = dict(enumerate(self.labels.names)) or {0: "LABEL_0"}
-        return {
-            "num_labels": self.labels.num_labels,
-            "id2label": names,
-            "label2id": {name: i for i, name in names.items()},
-            "problem_type": self.labels.problem_type,
-        }
+        """Configuration that a sequence-classification head needs, see [`Labels.model_settings`]."""
+        return self.labels.model_settings
 
     @property
     def compute_metrics(self) -> "Callable[[EvalPrediction], dict[str, float]]":

@@ -1,0 +1,45 @@
+"""What every size of a trained supernet predicts for a split."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from ..training.trainer import ElasticTrainer
+from .encoding import EncodedSplit
+
+
+def predict_sizes(trainer: ElasticTrainer, split: EncodedSplit) -> dict[str, np.ndarray]:
+    """Predicts a split with every size, in batches of texts of like length.
+
+    Args:
+        trainer: Of the supernet; it also gives batch size and collator.
+        split: The split's examples, with labels or without.
+
+    Returns:
+        The logits of all examples by size, the largest first, in the order of the split.
+
+    Shape:
+        Each `[examples, num_labels]`; `[examples, choices]` of multiple choice.
+    """
+    lengths = [len(ids) if np.isscalar(ids[0]) else max(map(len, ids)) for ids in split.dataset["input_ids"]]
+    longest_first = np.argsort(lengths, kind="stable")[::-1]
+    batches = trainer.get_test_dataloader(split.dataset.select(longest_first))
+    sizes, logits = trainer.sampler.sizes, {}
+    for name in sorted(sizes, key=lambda name: -sizes[name]):
+        with trainer.elastic_model.use_subnet(trainer.subnets[name]), _no_metrics(trainer):
+            output = trainer.evaluation_loop(batches, "Prediction", prediction_loss_only=False)
+        found = output.predictions[0] if isinstance(output.predictions, tuple) else output.predictions
+        logits[name] = np.empty_like(found)
+        logits[name][longest_first] = found
+    return logits
+
+
+@contextmanager
+def _no_metrics(trainer: ElasticTrainer) -> Iterator[None]:
+    """Metrics are of rows in their order, which batches by length are not in."""
+    compute_metrics, trainer.compute_metrics = trainer.compute_metrics, None
+    try:
+        yield
+    finally:
+        trainer.compute_metrics = compute_metrics
