@@ -55,6 +55,10 @@ class InputFormat:
         """Those of them that hold text."""
         return self.columns
 
+    def group(self, row: Row) -> Any:
+        """Gives what rows have in common that must not be torn between training and evaluation; None if nothing."""
+        return None
+
     def examples(self, row: Row) -> list[Example]:
         """Gives the examples of a row: one, unless the row has several candidates."""
         raise NotImplementedError
@@ -102,6 +106,9 @@ class Answers(InputFormat):
     def text_columns(self) -> tuple[str, ...]:
         return ("paragraph", "question", "answer")
 
+    def group(self, row: Row) -> Any:
+        return row["paragraph"]
+
     def examples(self, row: Row) -> list[Example]:
         return [Example((row["paragraph"], f"{row['question']} {row['answer']}"), row.get("label"))]
 
@@ -146,6 +153,9 @@ class Entities(InputFormat):
     @property
     def text_columns(self) -> tuple[str, ...]:
         return ("passage", "query")
+
+    def group(self, row: Row) -> Any:
+        return row["passage"]
 
     def candidates(self, row: Row) -> list[str]:
         """The different entities, in the order of the row.

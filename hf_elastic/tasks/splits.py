@@ -20,8 +20,7 @@ def stratified_split(strata: Sequence[Any], fraction: float, seed: int) -> tuple
     Raises:
         ValueError: If `fraction` is outside (0, 1).
     """
-    if not 0 < fraction < 1:
-        raise ValueError(f"A fraction of {fraction!r} cannot be split off: it must lie between 0 and 1.")
+    _check_fraction(fraction)
     rng = np.random.default_rng(seed)
     strata = np.asarray(strata)
     rows = [rng.permutation(np.flatnonzero(strata == stratum)) for stratum in np.unique(strata)]
@@ -30,6 +29,40 @@ def stratified_split(strata: Sequence[Any], fraction: float, seed: int) -> tuple
         second.extend(members[:size].tolist())
         first.extend(members[size:].tolist())
     return sorted(first), sorted(second)
+
+
+def grouped_split(groups: Sequence[Any], fraction: float, seed: int) -> tuple[list[int], list[int]]:
+    """Splits row numbers in two parts that have no group in common.
+
+    Args:
+        groups: What has to stay together, one entry per row.
+        fraction: Size of the second part, in (0, 1); it may have more rows, but never all.
+        seed: Seed of the choice.
+
+    Returns:
+        Row numbers of the first and of the second part, in ascending order. A single group goes to the first.
+
+    Raises:
+        ValueError: If `fraction` is outside (0, 1).
+    """
+    _check_fraction(fraction)
+    members: dict[Any, list[int]] = {}
+    for row, group in enumerate(groups):
+        members.setdefault(group, []).append(row)
+    order = np.random.default_rng(seed).permutation(len(members))
+    shuffled = [list(members.values())[i] for i in order]
+    second: list[int] = []
+    for rows in shuffled[1:]:
+        if len(second) >= fraction * len(groups):
+            break
+        second.extend(rows)
+    chosen = set(second)
+    return [row for row in range(len(groups)) if row not in chosen], sorted(second)
+
+
+def _check_fraction(fraction: float) -> None:
+    if not 0 < fraction < 1:
+        raise ValueError(f"A fraction of {fraction!r} cannot be split off: it must lie between 0 and 1.")
 
 
 def _shares(counts: list[int], fraction: float) -> list[int]:

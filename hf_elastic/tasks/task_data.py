@@ -12,7 +12,7 @@ from .input_formats import Entities
 from .labels import LabelColumn
 from .row_checks import check_rows
 from .sources import load_file, load_folder, require_datasets
-from .splits import stratified_split
+from .splits import grouped_split, stratified_split
 from .task import Task
 
 if TYPE_CHECKING:
@@ -54,10 +54,10 @@ class TaskData:
         return all(label not in (HIDDEN, []) for label in labels)
 
     def limit(self, train_rows: int, seed: int = 42) -> "TaskData":
-        """Keeps a part of the training rows, with the labels in the same proportions.
+        """Keeps a part of the training rows, see [`split_rows`].
 
         Args:
-            train_rows: How many; where there are no more than that, all are kept.
+            train_rows: How many; where there are no more than that, all are kept. Of groups, about as many.
             seed: Seed of the choice.
 
         Raises:
@@ -67,8 +67,12 @@ class TaskData:
             raise ValueError(f"train_rows={train_rows}: keep at least one row.")
         if train_rows >= len(self.train):
             return self
-        kept, _ = stratified_split(strata(self.task, self.train), 1 - train_rows / len(self.train), seed)
-        return replace(self, splits={**self.splits, self.task.train_split: self.train.select(kept)})
+        kept, _ = split_rows(self.task, self.train, 1 - train_rows / len(self.train), seed)
+        return self.replaced(**{self.task.train_split: self.train.select(kept)})
+
+    def replaced(self, **splits: "datasets.Dataset") -> "TaskData":
+        """Gives the data with other splits, or further ones."""
+        return replace(self, splits={**self.splits, **splits})
 
 
 def read_task(task: Task, source: "TaskSource" = None, validation_fraction: float = 0.1, seed: int = 42) -> TaskData:
@@ -166,15 +170,35 @@ def _encode_labels(task: Task, column: LabelColumn, where: str) -> list[Any]:
     return labels
 
 
-def strata(task: Task, rows: "datasets.Dataset") -> list[Any]:
-    """What a choice of rows balances: the labels of a classification."""
-    is_classification = task.label_names and not isinstance(task.input_format, Entities)
-    return list(rows[task.label_column]) if is_classification else [0] * len(rows)
+def split_rows(task: Task, rows: "datasets.Dataset", fraction: float, seed: int) -> tuple[list[int], list[int]]:
+    """Splits row numbers in two parts: with the labels in the same proportions, or with no group in common.
+
+    Args:
+        task: The task; its format says what is a group.
+        rows: The rows.
+        fraction: Size of the second part, in (0, 1).
+        seed: Seed of the choice.
+    """
+    groups = row_groups(task, rows)
+    if groups is not None:
+        return grouped_split(groups, fraction, seed)
+    return stratified_split(row_strata(task, rows), fraction, seed)
+
+
+def row_groups(task: Task, rows: "datasets.Dataset") -> list[Any] | None:
+    """Gives what ties each row to others, or None if nothing does."""
+    groups = [task.input_format.group(row) for row in rows.select_columns(list(task.input_format.text_columns))]
+    return None if any(group is None for group in groups) else groups
+
+
+def row_strata(task: Task, rows: "datasets.Dataset") -> list[Any]:
+    """Gives what a choice of rows balances: the labels of a classification."""
+    return list(rows[task.label_column]) if task.label_names else [0] * len(rows)
 
 
 def _hold_out(data: TaskData, fraction: float, seed: int) -> TaskData:
     task, rows = data.task, data.train
-    kept, held_out = stratified_split(strata(task, rows), fraction, seed)
+    kept, held_out = split_rows(task, rows, fraction, seed)
     if not held_out:
         raise ValueError(
             f"{task.name} has no split with labels besides {task.train_split!r}, and its {len(rows)} rows are too few "

@@ -1,21 +1,39 @@
 """One task: all sizes of a model trained on it together, and what each of them answers in every split."""
 
+import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from transformers import DataCollatorForMultipleChoice, DataCollatorWithPadding, EvalPrediction, set_seed
+from transformers import (
+    DataCollatorForMultipleChoice,
+    DataCollatorWithPadding,
+    EvalPrediction,
+    PreTrainedTokenizerBase,
+    set_seed,
+)
 from transformers.utils import logging
 
-from ..checkpoints import class_with_head, load_tokenizer, load_with_head, load_with_new_head, read_config
+from ..checkpoints import (
+    class_with_head,
+    load_elastic,
+    load_tokenizer,
+    load_with_head,
+    load_with_new_head,
+    read_config,
+)
+from ..compression.cost import count_flops, count_parameters, measure_latency
+from ..hub.details import TrainingDetails
 from ..recipes import TrainingSettings, check_sizes, subnet_configs
+from ..training.arguments import ElasticTrainingArguments
 from ..training.collators import UnpaddingCollator
 from ..training.family import FamilyRun, train_family
 from ..training.trainer import ElasticTrainer
+from .benchmarks import HUB_IDS
 from .encoding import encode_split
 from .input_formats import Row, answers_of
 from .label_order import check_label_order, suspect_label_order
@@ -24,34 +42,39 @@ from .predictions import Predictions
 from .preprocessing import Preprocessing, saved_preprocessing
 from .scoring import score
 from .size_predictions import predict_sizes
-from .splits import stratified_split
 from .task import Task
-from .task_data import TaskData, strata
+from .task_data import TaskData, split_rows
+from .task_result import Scores, SizeCost, TaskResult
 
 logger = logging.get_logger(__name__)
 
 # Rows that post-processing is fitted on; no split of a benchmark has that name.
 HELD_OUT = "held_out"
+POST_PROCESSING_NAME = "post_processing.json"
 
 
 @dataclass(frozen=True)
 class TaskRun:
-    """What a training on a task gives.
+    """What a model gives on a task.
 
     Args:
         data: The rows that were trained and predicted, those held out among them.
-        run: The trained supernet.
+        trainer: The trainer of the supernet.
         predictions: What each size predicts, by split and size; post-processed.
         post_processing: What was done to the logits of each size.
+        max_length: Tokens to which a text was cut.
+        seconds: Time of each phase.
     """
 
     data: TaskData
-    run: FamilyRun
+    trainer: ElasticTrainer
     predictions: dict[str, dict[str, Predictions]]
     post_processing: dict[str, PostProcessing]
+    max_length: int
+    seconds: dict[str, float] = field(default_factory=dict)
 
     @cached_property
-    def scores(self) -> dict[str, dict[str, dict[str, float]]]:
+    def scores(self) -> Scores:
         """The task's metrics by split, size and name, of the splits with labels."""
         task = self.data.task
         return {
@@ -62,6 +85,54 @@ class TaskRun:
             for split in self.data.scored_splits
             if split in self.predictions
         }
+
+    def save_supernet(self, folder: str | Path) -> None:
+        """Saves the supernet with all that an export and a later use on the task need.
+
+        Args:
+            folder (`str` or `Path`):
+                The folder to write.
+        """
+        split = self.data.scored_splits[0]
+        FamilyRun(self.trainer, self.scores[split], self.seconds).save(folder)
+        Preprocessing.from_dict(self.trainer.elastic_model.config.preprocessing).save(folder)
+        values = {size: json.loads(processing.to_json()) for size, processing in self.post_processing.items()}
+        (Path(folder) / POST_PROCESSING_NAME).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+        task = self.data.task
+        TrainingDetails(
+            dataset=f"{task.title} ({task.benchmark} {task.name})",
+            dataset_id=HUB_IDS[task.benchmark],
+            dataset_split=split,
+            language="en",
+            run=self.trainer.run_record,
+        ).save(folder)
+
+    def result(self, request: dict[str, Any], seed: int, fold: int | None = None) -> TaskResult:
+        """Gives what is to be kept of the scores, with the costs of each size, which are measured now.
+
+        Args:
+            request (`dict[str, Any]`):
+                What was asked for.
+            seed (`int`):
+                Seed of the training.
+            fold (`int`, *optional*):
+                Number of the fold of a cross-validation.
+        """
+        task, model = self.data.task, self.trainer.elastic_model
+        costs = {}
+        for size in next(iter(self.predictions.values())):
+            subnet = self.trainer.subnets[size]
+            parameters = count_parameters(model, subnet)
+            costs[size] = SizeCost(
+                parameters.total,
+                parameters.encoder,
+                count_flops(model, subnet, self.max_length),
+                measure_latency(model, subnet, self.max_length).milliseconds,
+            )
+        rows = {split: len(rows) for split, rows in self.data.splits.items()}
+        return TaskResult(
+            task.benchmark, task.name, seed, request, self.scores, costs, self.max_length, rows, self.seconds, fold
+        )
 
 
 def train_on_task(
@@ -114,14 +185,51 @@ def train_on_task(
             check=check,
         )
         announce("predict")
-        splits = [split for split in data.splits if split != data.task.train_split]
-        predictions = {split: _predict(run.trainer, data, split, settings.max_length) for split in splits}
-    post_processing = _fit(data.task, predictions.pop(HELD_OUT, None), list(run.trainer.subnets))
-    for split, by_size in predictions.items():
-        for size, raw in by_size.items():
-            by_size[size] = replace(raw, logits=post_processing[size].apply(raw.logits))
-        _warn_of_label_order(data.task, split, by_size)
-    return TaskRun(data, run, predictions, post_processing)
+        predictions = _predict(run.trainer, data, settings.max_length)
+    sizes = list(run.trainer.subnets)
+    post_processing = _fit(data.task, predictions.pop(HELD_OUT, None), sizes)
+    _apply(data.task, predictions, post_processing)
+    return TaskRun(data, run.trainer, predictions, post_processing, settings.max_length, run.seconds)
+
+
+def answer_task(folder: str | Path, data: TaskData, batch_size: int = 64) -> TaskRun:
+    """Predicts every split of a task with each size of a supernet that was trained on it, or on its diagnostic's task.
+
+    Args:
+        folder (`str` or `Path`):
+            What [`TaskRun.save_supernet`] wrote.
+        data ([`TaskData`]):
+            The rows.
+        batch_size (`int`, defaults to 64):
+            Examples per batch.
+
+    Raises:
+        FileNotFoundError: If there is no such supernet.
+        ValueError: If it was trained on another task, or with other inputs.
+    """
+    task = data.task
+    if not Path(folder).is_dir():
+        trained = f"{task.name} is answered by a model of {task.model_of}. " if task.model_of else ""
+        raise FileNotFoundError(
+            f"{trained}There is no supernet in {folder}: train {task.model_of or task.name} first."
+        )
+    model, tokenizer = load_elastic(folder), load_tokenizer(folder)
+    saved = saved_preprocessing(folder, model.config)
+    if saved is None:
+        raise ValueError(f"{folder} does not say what it was trained on: train it with `hf-elastic {task.benchmark}`.")
+    saved.check(Preprocessing.of(task, tokenizer, saved.max_length))
+    with tempfile.TemporaryDirectory() as unused:
+        args = ElasticTrainingArguments(unused, per_device_eval_batch_size=batch_size, report_to="none")
+        trainer = ElasticTrainer(model, args, processing_class=tokenizer, data_collator=_collator(task, tokenizer))
+        predictions = _predict(trainer, data, saved.max_length)
+    path = Path(folder) / POST_PROCESSING_NAME
+    stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    post_processing = {
+        size: PostProcessing.from_json(json.dumps(stored[size])) if size in stored else PostProcessing()
+        for size in trainer.subnets
+    }
+    _apply(task, predictions, post_processing)
+    return TaskRun(data, trainer, predictions, post_processing, saved.max_length)
 
 
 def prepare_task(
@@ -163,7 +271,6 @@ def prepare_task(
     preprocessing.keep_in(model.config)
     if sizes is not None:
         model.config.subnets = subnet_configs(model.config, sizes)
-    is_choice = head == "multiple-choice"
     return {
         "model": model,
         "args": settings.arguments(output_dir),
@@ -173,9 +280,7 @@ def prepare_task(
         "compute_metrics": partial(
             task_metrics, task=task, rows=data.splits[evaluated].to_list(), counts=validation.counts
         ),
-        "data_collator": DataCollatorForMultipleChoice(tokenizer)
-        if is_choice
-        else UnpaddingCollator(DataCollatorWithPadding(tokenizer)),
+        "data_collator": _collator(task, tokenizer),
     }
 
 
@@ -234,22 +339,41 @@ def _prepared(data: TaskData, settings: TrainingSettings, held_out_fraction: flo
         data = data.limit(settings.train_rows, settings.seed)
     if not held_out_fraction:
         return data
-    kept, held_out = stratified_split(strata(task, data.train), held_out_fraction, settings.seed)
+    kept, held_out = split_rows(task, data.train, held_out_fraction, settings.seed)
     if not held_out:
         raise ValueError(f"held_out_fraction={held_out_fraction} of {len(data.train)} training rows is none of them.")
-    splits = {task.train_split: data.train.select(kept), HELD_OUT: data.train.select(held_out)}
-    return replace(data, splits={**data.splits, **splits})
+    return data.replaced(**{task.train_split: data.train.select(kept), HELD_OUT: data.train.select(held_out)})
 
 
-def _predict(trainer: ElasticTrainer, data: TaskData, split: str, max_length: int) -> dict[str, Predictions]:
-    task, rows = data.task, data.splits[split]
-    encoded = encode_split(task, rows, trainer.processing_class, max_length, with_labels=False)
-    if task.input_format.head == "multiple-choice":  # its collator wants labels, which nothing reads
-        encoded = encoded._replace(dataset=encoded.dataset.add_column("labels", [0] * len(rows)))
-    logits = predict_sizes(trainer, encoded)
-    return {
-        size: Predictions.of(task, split, rows.to_list(), encoded.counts, values) for size, values in logits.items()
-    }
+def _collator(task: Task, tokenizer: PreTrainedTokenizerBase) -> Callable[[list[Any]], dict[str, Any]]:
+    if task.input_format.head == "multiple-choice":
+        return DataCollatorForMultipleChoice(tokenizer)
+    return UnpaddingCollator(DataCollatorWithPadding(tokenizer))
+
+
+def _predict(trainer: ElasticTrainer, data: TaskData, max_length: int) -> dict[str, dict[str, Predictions]]:
+    """The predictions by split and size, of all splits but the training's."""
+    task, predictions = data.task, {}
+    for split, rows in data.splits.items():
+        if split == task.train_split:
+            continue
+        encoded = encode_split(task, rows, trainer.processing_class, max_length, with_labels=False)
+        if task.input_format.head == "multiple-choice":  # its collator wants labels, which nothing reads
+            encoded = encoded._replace(dataset=encoded.dataset.add_column("labels", [0] * len(rows)))
+        logits, of_split = predict_sizes(trainer, encoded), rows.to_list()
+        predictions[split] = {
+            size: Predictions.of(task, split, of_split, encoded.counts, values) for size, values in logits.items()
+        }
+    return predictions
+
+
+def _apply(
+    task: Task, predictions: Mapping[str, dict[str, Predictions]], post_processing: Mapping[str, PostProcessing]
+) -> None:
+    for split, by_size in predictions.items():
+        for size, raw in by_size.items():
+            by_size[size] = replace(raw, logits=post_processing[size].apply(raw.logits))
+        _warn_of_label_order(task, split, next(iter(by_size.values())))
 
 
 def _fit(task: Task, held_out: Mapping[str, Predictions] | None, sizes: Sequence[str]) -> dict[str, PostProcessing]:
@@ -258,11 +382,10 @@ def _fit(task: Task, held_out: Mapping[str, Predictions] | None, sizes: Sequence
     return {size: PostProcessing.fit(task, of.logits, np.asarray(of.example_labels)) for size, of in held_out.items()}
 
 
-def _warn_of_label_order(task: Task, split: str, by_size: Mapping[str, Predictions]) -> None:
-    largest = next(iter(by_size.values()))
-    if not task.label_names or task.label_column != "label" or largest.labels is None:
+def _warn_of_label_order(task: Task, split: str, predictions: Predictions) -> None:
+    if not task.label_names or task.label_column != "label" or predictions.labels is None:
         return
-    order = suspect_label_order(largest.labels, largest.answers, len(task.label_names))
+    order = suspect_label_order(predictions.labels, predictions.answers, len(task.label_names))
     if order is not None:
         meant = ", ".join(f"{task.label_names[i]} by {task.label_names[j]}" for j, i in enumerate(order) if i != j)
         logger.warning(f"The scores on {task.name} {split} are as if labels were exchanged: the model means {meant}.")
