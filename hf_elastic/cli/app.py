@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
+from .benchmarks import glue, superglue
 from .check import check
 from .convert import convert
 from .export import export
@@ -27,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (quickstart, convert, rank, check, train, extract, export, info):
+for command in (quickstart, convert, rank, check, train, glue, superglue, extract, export, info):
     app.command()(command)
 
 

@@ -19,6 +19,7 @@ _PHASES = {
     "rank": "Rank heads and neurons by importance",
     "co-train": "Train all sizes together",
     "evaluate": "Evaluate every size",
+    "predict": "Predict every split with every size",
     "export": "Export the family",
 }
 

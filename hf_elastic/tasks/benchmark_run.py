@@ -126,10 +126,10 @@ def run_benchmark(
         )
     trainings = [(task, seed, number) for task in [*trained, *diagnostics] for seed, number in _parts(request)]
     for task, seed, number in trainings:  # before the first begins
-        _check_answers(request, task, seed, _folder(output_dir, task, seed, number))
+        _check_answers(request, task, seed, training_folder(output_dir, task.name, seed, number))
     results, failures = [], {}
     for task, seed, number in trainings:
-        folder = _folder(output_dir, task, seed, number)
+        folder = training_folder(output_dir, task.name, seed, number)
         result = TaskResult.load(folder)
         if result is None:
             name = folder.relative_to(output_dir).as_posix()
@@ -154,8 +154,16 @@ def _parts(request: BenchmarkRequest) -> Iterator[tuple[int, int | None]]:
         yield from ((seed, number) for number in (range(request.folds) if request.folds else (None,)))
 
 
-def _folder(output_dir: Path, task: Task, seed: int, number: int | None) -> Path:
-    return output_dir / task.name / (f"seed-{seed}" if number is None else f"seed-{seed}-fold-{number}")
+def training_folder(output_dir: str | Path, task: str, seed: int, number: int | None = None) -> Path:
+    """Gives the folder of a training.
+
+    Args:
+        output_dir: Folder of the run.
+        task: Name of the task.
+        seed: Seed of the training.
+        number: Number of the fold of a cross-validation.
+    """
+    return Path(output_dir) / task / (f"seed-{seed}" if number is None else f"seed-{seed}-fold-{number}")
 
 
 def _check_answers(request: BenchmarkRequest, task: Task, seed: int, folder: Path) -> None:
@@ -187,7 +195,7 @@ def _run(
 ) -> TaskResult:
     data = read_task(task, request.data, seed=seed)
     if task.model_of is not None:
-        model_folder = _folder(output_dir, find_task(task.benchmark, task.model_of), seed, None) / SUPERNET_FOLDER
+        model_folder = training_folder(output_dir, task.model_of, seed) / SUPERNET_FOLDER
         run = answer_task(model_folder, data)
     else:
         run = train_on_task(

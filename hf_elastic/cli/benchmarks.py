@@ -1,0 +1,117 @@
+"""`hf-elastic glue` and `hf-elastic superglue`: every task of a benchmark, for every size."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .display import console, show_phase, show_table
+from .options import OutputDir, Subnets, choose_sizes, read_arguments
+
+
+def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., None]:
+    """Makes the command of a benchmark.
+
+    Args:
+        benchmark: `"glue"` or `"super_glue"`.
+        name: Name of the command.
+        title: Name of the benchmark for readers.
+    """
+
+    def run(
+        task: Annotated[list[str], typer.Option("--task", help="Name of a task; repeat it. `all` is the benchmark.")],
+        output_dir: OutputDir,
+        model: Annotated[
+            str | None, typer.Option(help="Folder or Hub id of the checkpoint that each task begins with.")
+        ] = None,
+        init_from: Annotated[
+            str | None,
+            typer.Option(help="The same, but only its encoder: for one that was trained on another task before."),
+        ] = None,
+        data_dir: Annotated[
+            str | None,
+            typer.Option(help=f"Folder with {benchmark}/<task>/<split>.parquet, or a Hub id. (default: the Hub's)"),
+        ] = None,
+        subnet: Subnets = None,
+        seed: Annotated[
+            list[int] | None, typer.Option(help="Seed of a training of its own; repeat it. (default: 42)")
+        ] = None,
+        folds: Annotated[int, typer.Option(help="Cross-validate on the training rows in so many parts.")] = 0,
+        calibrate: Annotated[
+            float,
+            typer.Option(help="Part of the training rows to hold out for fitting temperature and threshold."),
+        ] = 0.0,
+        max_length: Annotated[int | None, typer.Option(help="Tokens to which a text is cut.")] = None,
+        batch_size: Annotated[int | None, typer.Option(help="Rows per step. (default: 32)")] = None,
+        learning_rate: Annotated[float | None, typer.Option(help="Highest learning rate. (default: 5e-05)")] = None,
+        finetune_epochs: Annotated[
+            float | None, typer.Option(help="Epochs of the full model alone. (default: 3)")
+        ] = None,
+        cotrain_epochs: Annotated[
+            float | None, typer.Option(help="Epochs of all sizes together. (default: 3)")
+        ] = None,
+        rank_examples: Annotated[
+            int | None, typer.Option(help="Training rows to rank the units by; 0 for a ranked supernet.")
+        ] = None,
+        train_rows: Annotated[int | None, typer.Option(help="Training rows to use. (default: all)")] = None,
+        argument: Annotated[
+            list[str] | None,
+            typer.Option("--argument", "-a", help="Any other training argument, as NAME=VALUE. Repeat it."),
+        ] = None,
+        submission: Annotated[
+            Path | None, typer.Option(help="Folder for the files that the benchmark's server takes, a zip per size.")
+        ] = None,
+    ) -> None:
+        from ..tasks.benchmark_run import BenchmarkRequest, run_benchmark
+        from ..tasks.benchmarks import BENCHMARKS
+        from ..tasks.report import score_table, write_report
+        from ..tasks.run_submission import submit
+
+        if (model is None) == (init_from is None):
+            raise typer.BadParameter("Give a checkpoint as --model, or as --init-from.")
+        given: dict[str, Any] = {
+            "max_length": max_length,
+            "batch_size": batch_size,
+            "learning_rate": learning_rate,
+            "finetune_epochs": finetune_epochs,
+            "cotrain_epochs": cotrain_epochs,
+            "rank_examples": rank_examples,
+            "train_rows": train_rows,
+            "other_arguments": read_arguments(argument),
+        }
+        source = model or init_from
+        request = BenchmarkRequest(
+            benchmark,
+            source,
+            new_head=model is None,
+            data=data_dir,
+            sizes=choose_sizes(subnet, None, source),
+            settings={name: value for name, value in given.items() if value is not None},
+            seeds=seed or [42],
+            folds=folds,
+            held_out_fraction=calibrate,
+        )
+        names = list(BENCHMARKS[benchmark]) if task == ["all"] else task
+        run = run_benchmark(request, names, output_dir, _announce, show_phase)
+        if any(result.scores for result in run.results):
+            show_table(score_table(write_report(run.results, output_dir)), title)
+            console.print(f"The report lies in {output_dir / 'report.md'}.")
+        if submission is not None:
+            for path in submit(benchmark, run.results, output_dir, submission):
+                console.print(f"For the server: {path}")
+        if run.failures:
+            failed = "; ".join(f"{of}: {error}" for of, error in run.failures.items())
+            raise RuntimeError(f"{len(run.failures)} of the trainings failed, run again for these alone: {failed}")
+
+    run.__name__ = name
+    run.__doc__ = f"Train, evaluate and report all sizes on tasks of {title}."
+    return run
+
+
+def _announce(training: str) -> None:
+    console.rule(f"[bold]{training}")
+
+
+glue = benchmark_command("glue", "glue", "GLUE")
+superglue = benchmark_command("super_glue", "superglue", "SuperGLUE")

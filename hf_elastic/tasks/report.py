@@ -1,0 +1,209 @@
+"""What a family scores on the tasks of a benchmark: a table by task and size, and a picture."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..hub.table import markdown_table, with_unit
+from .averages import BenchmarkAverage, benchmark_average, mean_score
+from .benchmarks import find_task
+from .task_result import Scores, SizeCost, TaskResult
+
+AVERAGE = "average"
+
+
+@dataclass(frozen=True)
+class SizeScore:
+    """What a size scores on a task, over all seeds and folds.
+
+    Args:
+        task: Name of the task, or [`AVERAGE`].
+        size: Name of the size.
+        mean: Mean of the benchmark's score, in points of 100.
+        spread: Standard deviation over seeds and folds; None of a single one.
+        kept: Share of the largest size's mean, in percent.
+        number: How many seeds and folds.
+        cost: What the size costs.
+    """
+
+    task: str
+    size: str
+    mean: float
+    spread: float | None
+    kept: float
+    number: int
+    cost: SizeCost
+
+
+def size_scores(results: Sequence[TaskResult]) -> list[SizeScore]:
+    """Sums up results: one row for each task and size, and the average over the tasks.
+
+    A task's score is the mean of its metrics, and of its splits, as the benchmark averages them. Results without
+    scores, whose labels are hidden, are left out.
+
+    Args:
+        results: Of one benchmark.
+    """
+    scored = [result for result in results if result.scores]
+    rows: list[SizeScore] = []
+    for name in dict.fromkeys(result.task for result in scored):
+        of_task = [result for result in scored if result.task == name]
+        rows += _rows(name, of_task, [_task_scores(result) for result in of_task])
+    if averages := _averages(scored):
+        values = [{size: average.value for size, average in of.items()} for of in averages]
+        rows += _rows(AVERAGE, scored, values)
+    return rows
+
+
+def score_table(rows: Sequence[SizeScore]) -> list[dict[str, str]]:
+    """Gives the rows for a table, keyed by column titles.
+
+    Args:
+        rows: What [`size_scores`] gave.
+    """
+    return [
+        {
+            "task": row.task,
+            "size": row.size,
+            "score": f"{row.mean:.1f}" if row.spread is None else f"{row.mean:.1f} ± {row.spread:.1f}",
+            "kept": f"{row.kept:.1f}%",
+            "parameters": with_unit(row.cost.parameters),
+            "encoder": with_unit(row.cost.encoder_parameters),
+            "FLOPs": with_unit(row.cost.flops),
+            "ms": f"{row.cost.milliseconds:.1f}",
+        }
+        for row in rows
+    ]
+
+
+def write_report(results: Sequence[TaskResult], folder: str | Path) -> list[SizeScore]:
+    """Writes `report.md` and `report.png` into a folder.
+
+    Args:
+        results: Of one benchmark.
+        folder: Where to.
+
+    Returns:
+        The rows of the table.
+
+    Raises:
+        ImportError: If matplotlib is not installed.
+        ValueError: If no result has scores.
+    """
+    rows = size_scores(results)
+    if not rows:
+        raise ValueError("None of the results has scores: only splits with hidden labels were predicted.")
+    benchmark = results[0].benchmark
+    lines = [f"# {benchmark} by size", "", markdown_table(score_table(rows)), "", *_notes(results)]
+    Path(folder, "report.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    draw_scores(rows, Path(folder, "report.png"), f"{benchmark}: what each size keeps of the largest one's score")
+    return rows
+
+
+def draw_scores(rows: Sequence[SizeScore], path: Path, title: str) -> None:
+    """Draws what each size keeps of the largest one's score against its number of parameters, a line for each task.
+
+    Args:
+        rows: What [`size_scores`] gave.
+        path: The PNG file to write.
+        title: What stands above.
+    """
+    # The object API: pyplot would change the process's backend and keep the figure alive.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.0, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    for name in dict.fromkeys(row.task for row in rows):
+        of_task = sorted((row for row in rows if row.task == name), key=lambda row: row.cost.encoder_parameters)
+        is_average = name == AVERAGE
+        axes.plot(
+            [row.cost.encoder_parameters / 1e6 for row in of_task],
+            [row.kept for row in of_task],
+            label=name,
+            marker="o",
+            linewidth=3 if is_average else 1.2,
+            color="black" if is_average else None,
+        )
+    for row in (row for row in rows if row.task == rows[-1].task):
+        position = (row.cost.encoder_parameters / 1e6, row.kept)
+        axes.annotate(row.size, position, xytext=(0, -14), textcoords="offset points", ha="center", fontsize=9)
+    axes.set_xlabel("parameters of the encoder in millions")
+    axes.set_ylabel("score kept (%)")
+    axes.set_title(title, fontsize=11)
+    axes.grid(color="#e4e7eb", linewidth=0.8)
+    axes.legend(frameon=False, ncols=2)
+    figure.savefig(path, format="png", dpi=160, metadata={"Software": None})
+
+
+def _task_scores(result: TaskResult) -> dict[str, float]:
+    """The task's score by size: the mean over its splits with labels."""
+    task = find_task(result.benchmark, result.task)
+    by_size: dict[str, list[float]] = {}
+    for by_name in result.scores.values():
+        for size, metrics in by_name.items():
+            by_size.setdefault(size, []).append(mean_score(task, metrics))
+    return {size: statistics.mean(scores) for size, scores in by_size.items()}
+
+
+def _averages(results: Sequence[TaskResult]) -> list[dict[str, BenchmarkAverage]]:
+    """The benchmark's average by size, for each seed and fold that all tasks have."""
+    parts: dict[tuple[int, int | None], list[TaskResult]] = {}
+    for result in results:
+        if find_task(result.benchmark, result.task).model_of is None and _validation_scores(result):
+            parts.setdefault((result.seed, result.fold), []).append(result)
+    most = max(map(len, parts.values()), default=0)
+    return [
+        {
+            size: benchmark_average(
+                of_part[0].benchmark,
+                {
+                    result.task: {split: by_size[size] for split, by_size in _validation_scores(result).items()}
+                    for result in of_part
+                },
+            )
+            for size in of_part[0].costs
+        }
+        for of_part in parts.values()
+        if len(of_part) == most > 1
+    ]
+
+
+def _validation_scores(result: TaskResult) -> Scores:
+    """The scores that the benchmark averages, if all are there; a fold stands for all validation splits."""
+    splits = find_task(result.benchmark, result.task).validation_splits
+    if result.fold is not None:
+        return dict.fromkeys(splits, next(iter(result.scores.values())))
+    return {split: result.scores[split] for split in splits} if all(s in result.scores for s in splits) else {}
+
+
+def _rows(name: str, results: Sequence[TaskResult], scores: Sequence[dict[str, float]]) -> list[SizeScore]:
+    costs = results[0].costs
+    means = {size: 100 * statistics.mean(of[size] for of in scores) for size in costs}
+    largest = next(iter(means.values()))
+    return [
+        SizeScore(
+            name,
+            size,
+            mean,
+            100 * statistics.stdev(of[size] for of in scores) if len(scores) > 1 else None,
+            100 * mean / largest if largest else float("nan"),
+            len(scores),
+            costs[size],
+        )
+        for size, mean in means.items()
+    ]
+
+
+def _notes(results: Sequence[TaskResult]) -> list[str]:
+    lines = []
+    for result in {result.task: result for result in results}.values():
+        splits = ", ".join(f"{split} {number}" for split, number in result.rows.items())
+        lines.append(f"- {result.task}: rows {splits}; FLOPs and ms are of {result.sequence_length} tokens.")
+    for of in _averages(results)[:1]:
+        average = next(iter(of.values()))
+        missing = f"; {', '.join(average.missing)} missing, so it is not the benchmark's" if average.missing else ""
+        lines.append(f"- {AVERAGE}: of {', '.join(average.tasks)}{missing}.")
+    return lines
