@@ -10,6 +10,7 @@ from transformers import AutoModelForSequenceClassification
 from hf_elastic.checkpoints import load_elastic, load_tokenizer
 from hf_elastic.hub.exporting import export_family
 from hf_elastic.recipes import TrainingSettings
+from hf_elastic.tasks.bbc_news import minilm_checkpoint
 from hf_elastic.tasks.benchmark_run import BenchmarkRequest, run_benchmark
 from hf_elastic.tasks.benchmarks import BENCHMARKS, find_task
 from hf_elastic.tasks.predictions import Predictions
@@ -36,9 +37,9 @@ TRAINED = [(b, name) for b, tasks in BENCHMARKS.items() for name, task in tasks.
 
 @pytest.fixture(scope="session")
 def source(tmp_path_factory):
-    """A random BERT whose tokenizer knows all letters."""
+    """A random BERT with MiniLM's tokenizer."""
     folder = tmp_path_factory.mktemp("bert")
-    tokenizer = wordpiece(folder / "tokenizer")
+    tokenizer = wordpiece(minilm_checkpoint())
     tokenizer.model_max_length = 64
     tokenizer.save_pretrained(folder)
     config = transformers.BertConfig(
@@ -82,11 +83,11 @@ def test_the_whole_way_of_every_task(tmp_path, source, benchmark, name):
 
 @pytest.mark.parametrize(("benchmark", "name"), TRAINED)
 def test_the_whole_way_on_real_rows(tmp_path, glue, source, benchmark, name):
-    real_rows(glue, benchmark, name)
-    request = request_of(benchmark, source, glue.parent, settings={"train_rows": 8, "finetune_epochs": 0.0})
-    splits = {split: real_rows(glue, benchmark, name, split).select(range(8)) for split in ("train",)}
-    run = run_benchmark(BenchmarkRequest(**{**vars(request), "data": splits}), [name], tmp_path)
-    assert run.results[0].scores
+    rows = real_rows(glue, benchmark, name)
+    far_apart = rows.select(range(0, len(rows), max(len(rows) // 16, 1)))  # of several passages
+    request = request_of(benchmark, source, {"train": far_apart}, settings={"finetune_epochs": 0.0})
+    (result,) = run_benchmark(request, [name], tmp_path).results
+    assert result.scores[find_task(benchmark, name).validation_splits[0]]["half"]
 
 
 def test_diagnostics_are_answered_by_the_model_of_their_task(tmp_path, source):
@@ -151,7 +152,7 @@ def test_a_supernet_answers_again_what_it_answered_and_becomes_a_family(tmp_path
     stored = json.loads((folder / "supernet" / "post_processing.json").read_text())
     assert stored["half"]["threshold"] is not None and stored["half"]["temperature"] != 1.0
     supernet = load_elastic(folder / "supernet")
-    family = export_family(supernet, load_tokenizer(folder / "supernet"), tmp_path / "family")
+    family = export_family(supernet, load_tokenizer(folder / "supernet"), tmp_path / "family", sequence_length=64)
     member = AutoModelForSequenceClassification.from_pretrained(family.path / "half")
     assert member.config.preprocessing["task"] == "mrpc"
 
@@ -184,7 +185,5 @@ def test_settings_come_from_the_request_then_the_task_then_all_tasks():
 
 
 def test_unknown_tasks_are_named():
-    with pytest.raises(
-        ValueError, match="glue has no task 'boolq'. 'boolq' is a task of super_glue. Its tasks are cola"
-    ):
+    with pytest.raises(ValueError, match="glue has no task 'boolq'. 'boolq' is a task of super_glue.*cola"):
         run_benchmark(BenchmarkRequest("glue", "x"), ["boolq"], "unused")
