@@ -99,7 +99,8 @@ class BaseTrainer(Trainer):
         if self.args.adaptive_clipping:
             clip_adaptively(clippable_parameters(self.model), self.args.adaptive_clipping)
         if percentile is not None:
-            limit = min(limit, percentile.limit(norm))
+            settings = self.args.percentile_clipping, self.args.percentile_window
+            limit = min(limit, percentile.limit(norm, *settings))
         if limit < math.inf:
             self._mixed_mesh_grad_norm(model, limit)
         return norm

@@ -38,7 +38,7 @@ def callbacks_for(args: ElasticTrainingArguments) -> list[TrainerCallback]:
         (args.log_resources, ResourceLog, ()),
         (has_budget, TrainingBudget, ()),
         (args.early_stopping_min_gain is not None, CostAwareEarlyStopping, ()),
-        (args.percentile_clipping > 0, PercentileClipping, (args.percentile_clipping, args.percentile_window)),
+        (args.percentile_clipping > 0, PercentileClipping, ()),
         (args.weight_averaging != "none", WeightAveraging, (args.weight_averaging, args.ema_decay, args.swa_start)),
     ]
     return [kind(*settings) for is_wanted, kind, settings in wanted if is_wanted]
