@@ -80,7 +80,7 @@ class AdaptBatchSize(AdaptMicroBatchSize):
     are.
 
     Args:
-        size, failed, steps_below:
+        size, failed, steps_below, begun_at:
             As [`AdaptMicroBatchSize`] takes them.
         examples (`int`, defaults to 0):
             Examples so far; a checkpoint has them.
@@ -95,11 +95,12 @@ class AdaptBatchSize(AdaptMicroBatchSize):
         size: int | None = None,
         failed: int | None = None,
         steps_below: int = 0,
+        begun_at: int | None = None,
         examples: int = 0,
         drawn: list[list[int]] | None = None,
         num_drawn: int = 0,
     ) -> None:
-        super().__init__(size, failed, steps_below)
+        super().__init__(size, failed, steps_below, begun_at)
         self.examples = examples
         self._drawn, self._num_drawn = drawn or [], num_drawn
         self.sampler: ResizableBatchSampler | None = None

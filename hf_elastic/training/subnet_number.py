@@ -27,17 +27,19 @@ class AdaptSubnetNumber(TimedCallback):
     What is spare is time, not memory: the graph of a subnet is freed before the next one runs, so that their number
     hardly changes how much memory a step needs.
 
-    Reads `num_random_subnets` (where it begins) and `max_minutes` from the training arguments.
+    Reads `num_random_subnets` (where it begins) and `max_minutes` from the training arguments. A resumed training goes
+    on with the number that it had come to, unless it is given another `num_random_subnets` than before.
 
     Attributes:
         number (`int`): How many random subnets the next step draws.
     """
 
-    saved = ("seconds", "number", "changed_at_step", "changed_at_seconds")
+    saved = ("seconds", "number", "begun_at", "changed_at_step", "changed_at_seconds")
 
     def __init__(self) -> None:
         super().__init__()
         self.number: int | None = None
+        self.begun_at: int | None = None
         self.changed_at_step = 0
         self.changed_at_seconds = 0.0
 
@@ -51,7 +53,10 @@ class AdaptSubnetNumber(TimedCallback):
     ) -> None:
         super().on_train_begin(args, state, control, **kwargs)
         self._most = max(len(trained_subnets(unwrap_peft_model(model))) - 2, 0)  # all but the largest and the smallest
-        self.number = min(args.num_random_subnets if self.number is None else self.number, self._most)
+        if self.begun_at != args.num_random_subnets:
+            self.number = self.begun_at = args.num_random_subnets
+            self.changed_at_step, self.changed_at_seconds = state.global_step, self.seconds
+        self.number = min(self.number, self._most)
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any

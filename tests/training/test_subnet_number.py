@@ -81,3 +81,6 @@ def test_resumes_with_its_number(tmp_path):
     second = make_trainer(tmp_path, settings=settings)
     second.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
     assert logged(second, "num_random_subnets") == [0, 0, 1, 1, 1, 2, 2]
+    other = make_trainer(tmp_path, settings={**settings, "num_random_subnets": 2})
+    other.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
+    assert logged(other, "num_random_subnets") == [0, 0, 1, 1, 2, 2, 2]
