@@ -4,6 +4,7 @@ What is distinctive: each mechanism is a callback or a function of its own. Here
 surround an evaluation or a checkpoint, to clip, and to judge a step before the optimizer takes it.
 """
 
+import copy
 import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -17,7 +18,7 @@ from .arguments import ElasticTrainingArguments
 from .callbacks import callbacks_for, find_callback, find_callbacks
 from .clipping import PercentileClipping, clip_adaptively, clippable_parameters
 from .complete_checkpoints import choose_checkpoint
-from .growing_batches import check_growing_data, make_growing_dataloader
+from .growing_batches import AdaptBatchSize, check_growing_data, make_growing_dataloader
 from .loss_guard import LossGuard
 from .parameter_groups import with_parameter_groups
 from .provenance import RunRecord
@@ -42,19 +43,19 @@ class BaseTrainer(Trainer):
     def __init__(self, *positional: Any, **keywords: Any) -> None:
         self._run_record: RunRecord | None = None
         super().__init__(*positional, **keywords)
-        for callback in callbacks_for(self.args):
+        for callback in callbacks_for(self.args, self._training_progress):
             self.add_callback(callback)
         if self.args.statistics_steps:
             self.add_callback(TrainingStatistics(self.args.statistics_steps, self.log))
 
     def _validate_args(self) -> None:
+        if not self.args.keep_effective_batch:
+            check_growing_data(self.train_dataset)
         super()._validate_args()
         check_launch(self)
         check_tied_weights(unwrap_peft_model(self.model))
         if self.is_deepspeed_enabled:
             self.args.check_deepspeed()
-        if not self.args.keep_effective_batch:
-            check_growing_data(self.train_dataset)
 
     @property
     def run_record(self) -> RunRecord:
@@ -81,6 +82,19 @@ class BaseTrainer(Trainer):
             collator = self._get_collator_with_removed_columns(collator, description="training")
         settings = {"collate_fn": collator, "num_workers": self.args.dataloader_num_workers}
         return make_growing_dataloader(dataset, self.args, self.accelerator, **settings)
+
+    def set_initial_training_values(self, args: ElasticTrainingArguments, dataloader: DataLoader) -> tuple[Any, ...]:
+        """The parent's, where batches that grow have as many steps as if they did not."""
+        if not args.keep_effective_batch and args.max_steps <= 0:
+            args = copy.copy(args)
+            args.max_steps = args.most_steps()
+        return super().set_initial_training_values(args, dataloader)
+
+    def _training_progress(self) -> float:
+        """The share of the training that is done, in [0, 1]: of its examples where batches grow, else of its steps."""
+        if (growing := find_callback(self, AdaptBatchSize)) is not None:
+            return min(growing.examples / self.args.max_examples, 1.0)
+        return min(self.state.global_step / self.state.max_steps, 1.0)
 
     def get_optimizer_cls_and_kwargs(
         self, args: ElasticTrainingArguments, model: PreTrainedModel | None = None

@@ -190,9 +190,8 @@ def make_growing_dataloader(dataset: Any, args: TrainingArguments, accelerator: 
     Returns:
         The loader, prepared.
     """
-    sampler = ResizableBatchSampler(
-        len(dataset), args.train_batch_size, args.seed, args.world_size, args.process_index
-    )
+    seed = args.seed if args.data_seed is None else args.data_seed
+    sampler = ResizableBatchSampler(len(dataset), args.train_batch_size, seed, args.world_size, args.process_index)
     loader = accelerator.prepare(DataLoader(dataset, batch_sampler=sampler, **settings))
     if loader.batch_sampler is not sampler:
         # The sampler gives each process its part itself: the wrapper that would do so again has to pass it on.

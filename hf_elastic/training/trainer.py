@@ -29,7 +29,6 @@ from .coverage import merge_metrics, trained_subnets, without_prefix
 from .distillation import Observation, token_mask
 from .distiller import Distiller, Source
 from .gradient_surgery import GradientSurgery
-from .growing_batches import AdaptBatchSize
 from .layer_drop import drop_layers
 from .loss_guard import LossGuard
 from .loss_log import LossLog
@@ -336,12 +335,6 @@ class ElasticTrainer(BaseTrainer):
         if name == names[-1] and self._leaves_out_parameters():
             loss = loss + touch_parameters(model)
         return (loss, outputs) if return_outputs else loss
-
-    def _training_progress(self) -> float:
-        """The share of the training that is done, in [0, 1]."""
-        if (growing := find_callback(self, AdaptBatchSize)) is not None:
-            return min(growing.examples / self.args.max_examples, 1.0)
-        return min(self.state.global_step / self.state.max_steps, 1.0)
 
     def _note_step(self, loss: Tensor) -> None:
         """Keeps the losses of a batch for the log, and tells the callbacks what has run."""
