@@ -25,7 +25,7 @@ from .provenance import RunRecord
 from .sharding import check_launch, check_tied_weights
 from .stored_callback import StoredCallback
 from .training_statistics import TrainingStatistics
-from .weight_averaging import WeightAveraging
+from .weight_averaging import WeightAveraging, load_training_weights
 
 
 class BaseTrainer(Trainer):
@@ -152,5 +152,9 @@ class BaseTrainer(Trainer):
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
-        for callback in find_callbacks(self, StoredCallback) if checkpoint is not None else ():
+        if checkpoint is None:
+            return
+        for callback in find_callbacks(self, StoredCallback):
             callback.load(checkpoint, self.model)
+        if find_callback(self, WeightAveraging) is None:
+            load_training_weights(checkpoint, self.model)

@@ -142,20 +142,10 @@ class WeightAveraging(StoredCallback):
         Raises:
             ValueError: If the parameters that were trained are others.
         """
-        path, trained = Path(folder) / TRAINING_WEIGHTS_NAME, _trained(model)
-        self.average = None
-        if not path.exists():
-            return
-        with safe_open(path, framework="pt") as file, torch.no_grad():
-            if different := set(file.keys()) ^ trained.keys():
-                raise ValueError(
-                    f"{path} has the weights of another training: the first difference is {min(different)!r}. Freeze "
-                    "and adapt the model as it was, or train anew."
-                )
-            self.average = AveragedModel(nn.ParameterList(trained.values()), multi_avg_fn=self._update)
-            self.average.n_averaged.fill_(int(file.metadata()["n_averaged"]))
-            for name, parameter in trained.items():
-                parameter.copy_(file.get_tensor(name))
+        average = AveragedModel(nn.ParameterList(_trained(model).values()), multi_avg_fn=self._update)
+        number = load_training_weights(folder, model)
+        average.n_averaged.fill_(number)
+        self.average = average if number else None
 
     @torch.no_grad()
     def _swap(self, model: nn.Module) -> None:
@@ -164,6 +154,37 @@ class WeightAveraging(StoredCallback):
             weights = parameter.clone()
             parameter.copy_(average)
             average.copy_(weights)
+
+
+def load_training_weights(folder: str | Path, model: nn.Module) -> int:
+    """Gives a model the weights that a training went on with, in place of their average.
+
+    Without them, a training that averages no longer would go on from the average, with the optimizer state of others.
+
+    Args:
+        folder (`str` or `Path`):
+            A checkpoint. One of a training that had not begun to average is left as it is.
+        model (`nn.Module`):
+            The model that is trained.
+
+    Returns:
+        `int`: How many steps the average is of; 0 if there is none.
+
+    Raises:
+        ValueError: If the parameters that were trained are others.
+    """
+    path, trained = Path(folder) / TRAINING_WEIGHTS_NAME, _trained(model)
+    if not path.exists():
+        return 0
+    with safe_open(path, framework="pt") as file, torch.no_grad():
+        if different := set(file.keys()) ^ trained.keys():
+            raise ValueError(
+                f"{path} has the weights of another training: the first difference is {min(different)!r}. Freeze "
+                "and adapt the model as it was, or train anew."
+            )
+        for name, parameter in trained.items():
+            parameter.copy_(file.get_tensor(name))
+        return int(file.metadata()["n_averaged"])
 
 
 def _trained(model: nn.Module) -> dict[str, nn.Parameter]:

@@ -181,9 +181,7 @@ def test_a_damaged_cache(tmp_path, name, content, fault):
 def test_rows_that_are_those_of_another_cache(tmp_path):
     make_cache(tmp_path)
     np.save(rows_file(tmp_path), np.zeros(8))
-    with pytest.raises(
-        ValueError, match="rows.npy has 8 rows of float64, which teacher.json does not.*Remove"
-    ):
+    with pytest.raises(ValueError, match="rows.npy has 8 rows of float64, which teacher.json does not.*Remove"):
         make_cache(tmp_path)
 
 
