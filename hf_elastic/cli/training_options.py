@@ -77,7 +77,7 @@ class TrainingOptions:
     seed: Annotated[int | None, typer.Option(help="Seed of everything that is drawn. (default: 42)")] = None
     argument: Annotated[
         list[str] | None,
-        typer.Option("--argument", "-a", help="Any other training argument, as NAME=VALUE with a value as in YAML. Repeat it."),
+        typer.Option("--argument", "-a", help="Any other training argument, as NAME=VALUE, in YAML. Repeat it."),
     ] = None
 
     def read(self) -> TrainingInputs:

@@ -30,7 +30,7 @@ def test_settings_without_an_option_and_arguments_of_the_recipe_come_together(ch
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(
         "name: news\nsource: org/bert\n"
-        "training: {batch_size: 4, temperature: 3.0, other_arguments: {bf16: true, relation_weight: 0.5}}\n"
+        "training: {batch_size: 4, temperature: 3.0, other_arguments: {log_resources: true, relation_weight: 0.5}}\n"
     )
     given = ["temperature=2.0", "sampling=joint", "subnet_weights={tiny: 2.0}", "relation_weight=1.0"]
     options = TrainingOptions(source=str(checkpoint), data=str(data_file), recipe=str(recipe), argument=given)
@@ -39,5 +39,5 @@ def test_settings_without_an_option_and_arguments_of_the_recipe_come_together(ch
         temperature=2.0,
         sampling="joint",
         subnet_weights={"tiny": 2.0},
-        other_arguments={"bf16": True, "relation_weight": 1.0},
+        other_arguments={"log_resources": True, "relation_weight": 1.0},
     )
