@@ -34,7 +34,7 @@ def check(
             inputs.source, inputs.data, inputs.settings, folder, inputs.sizes, show_phase
         )
         show_phase("check")
-        report = check_training(ElasticTrainer(**prepared), steps, quick)
+        report = check_training(ElasticTrainer(**prepared.arguments), steps, quick)
     show_table(report.table(), texts=("verdict", "seen"))
     if inputs.settings.finetune_epochs and not quick:
         console.print("The fine-tuning of the full model and the ranking before the common training come on top.")

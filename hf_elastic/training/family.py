@@ -22,7 +22,9 @@ from ..compression.checks import check_plain_weights
 from ..compression.rank import rank
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
 from .arguments import ElasticTrainingArguments
+from .data_fingerprint import DataFingerprint
 from .progress import show_loss_only
+from .provenance import RunRecord
 from .trainer import ElasticTrainer
 
 logger = logging.get_logger(__name__)
@@ -36,13 +38,15 @@ class FamilyRun:
 
     Args:
         trainer ([`ElasticTrainer`]): The trainer of all sizes, for further evaluations.
-        metrics (`dict[str, dict[str, float]]`): Metrics on the evaluation data by size; empty without such data.
+        metrics (`dict[str, dict[str, float]]`): Metrics on `scored_dataset` by size; empty without one.
         seconds (`dict[str, float]`): Wall-clock time of each phase by its name.
+        test_dataset (`Dataset`, *optional*): The test data, if there were some.
     """
 
     trainer: ElasticTrainer
     metrics: dict[str, dict[str, float]]
     seconds: dict[str, float]
+    test_dataset: Dataset | None = None
 
     @property
     def model(self) -> ElasticPreTrainedModel:
@@ -54,8 +58,21 @@ class FamilyRun:
         """The metrics without the loss, which says little beside them."""
         return {size: {k: v for k, v in metrics.items() if k != "loss"} for size, metrics in self.metrics.items()}
 
+    @property
+    def scored_dataset(self) -> Dataset | None:
+        """What the metrics are of: the test data, or the evaluation data where there are none."""
+        return self.trainer.eval_dataset if self.test_dataset is None else self.test_dataset
+
+    @property
+    def record(self) -> RunRecord:
+        """What the common training can be told by and repeated with, and the test data."""
+        record = self.trainer.run_record
+        if self.test_dataset is None:
+            return record
+        return replace(record, data={**record.data, "test": DataFingerprint.of(self.test_dataset)})
+
     def evaluate(self, dataset: Dataset) -> dict[str, dict[str, float]]:
-        """Evaluates every size on other data, such as a test split.
+        """Evaluates every size on other data.
 
         Returns:
             Metrics by size.
@@ -74,7 +91,7 @@ class FamilyRun:
                 The folder to write.
         """
         output_dir = Path(output_dir)
-        self.trainer.run_record.save(output_dir)
+        self.record.save(output_dir)
         self.model.save_pretrained(output_dir)
         if self.trainer.processing_class is not None:
             self.trainer.processing_class.save_pretrained(output_dir)
@@ -89,6 +106,7 @@ def train_family(
     processing_class: PreTrainedTokenizerBase | None = None,
     compute_metrics: Callable[[EvalPrediction], dict[str, float]] | None = None,
     data_collator: Callable[[list[Any]], dict[str, Any]] | None = None,
+    test_dataset: Dataset | None = None,
     finetune_epochs: float = 0.0,
     rank_examples: int = 256,
     on_phase: Callable[[str], None] | None = None,
@@ -105,14 +123,17 @@ def train_family(
         train_dataset (`Dataset`):
             Training data with labels. Units are ranked by a part of it.
         eval_dataset (`Dataset`, *optional*):
-            Data to evaluate on at the end, and during the common training if `args.eval_strategy` says so. One
-            dataset; [`FamilyRun.evaluate`] takes further ones.
+            Data that the common training may look at, to choose a checkpoint or its end by, if `args.eval_strategy`
+            says so. One dataset; [`FamilyRun.evaluate`] takes further ones.
         processing_class (`PreTrainedTokenizerBase`, *optional*):
             The tokenizer; it pads the batches, and is saved with checkpoints.
         compute_metrics (`Callable`, *optional*):
             As [`~transformers.Trainer`] takes it.
         data_collator (`Callable`, *optional*):
             As [`~transformers.Trainer`] takes it. By default rows are padded by `processing_class`.
+        test_dataset (`Dataset`, *optional*):
+            Data to score the sizes on at the end, which no training looks at. By default they are scored on
+            `eval_dataset`.
         finetune_epochs (`float`, defaults to 0):
             Epochs of the full model alone, before the ranking. 0 if the model is fine-tuned already.
         rank_examples (`int`, defaults to 256):
@@ -136,6 +157,7 @@ def train_family(
     """
     _check_amounts(finetune_epochs, rank_examples, train_dataset)
     _check_one_dataset(eval_dataset)
+    _check_one_dataset(test_dataset)
     data = {"train_dataset": train_dataset, "processing_class": processing_class, "data_collator": data_collator}
     evaluation = {"eval_dataset": eval_dataset, "compute_metrics": compute_metrics}
     trainer = ElasticTrainer(model, args, **data, **evaluation, **trainer_arguments)
@@ -158,10 +180,10 @@ def train_family(
     with phases.timed("co-train"):
         trainer.train()
     metrics = {}
-    if eval_dataset is not None:
+    if eval_dataset is not None or test_dataset is not None:
         with phases.timed("evaluate"):
-            metrics = _evaluate(trainer)
-    return FamilyRun(trainer, metrics, phases.seconds)
+            metrics = _evaluate(trainer, test_dataset)
+    return FamilyRun(trainer, metrics, phases.seconds, test_dataset)
 
 
 def read_metrics(path: str | Path, sizes: Iterable[str]) -> dict[str, dict[str, float]]:

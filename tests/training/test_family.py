@@ -56,6 +56,22 @@ def test_every_size_learns_and_every_phase_is_announced_and_timed(tmp_path):
     assert run.evaluate(rows[256:]) == run.metrics
 
 
+def test_sizes_are_scored_on_the_test_data_if_there_are_some(tmp_path):
+    rows = make_learnable_rows(48)
+    data = {"train_dataset": rows[:16], "test_dataset": rows[24:], "data_collator": pad, "compute_metrics": accuracy}
+    args = arguments(tmp_path, max_steps=1)
+    run = train_family(make_fresh_model(), args, **data, eval_dataset=rows[16:24], rank_examples=0)
+    assert run.scored_dataset == rows[24:]
+    assert run.metrics == run.evaluate(rows[24:]) != run.evaluate(rows[16:24])
+    run.save(tmp_path / "saved")
+    recorded = json.loads((tmp_path / "saved" / "run.json").read_text())["data"]
+    assert {use: data["rows"] for use, data in recorded.items()} == {"train": 16, "evaluation": 8, "test": 24}
+    only = train_family(make_fresh_model(), args, **data, rank_examples=0)
+    assert only.metrics == run.metrics
+    with pytest.raises(TypeError, match="data are a dict of 'test'. Give one dataset"):
+        train_family(make_fresh_model(), args, **{**data, "test_dataset": {"test": rows}})
+
+
 def test_phases_can_be_left_out(tmp_path):
     rows = make_learnable_rows(16)
     run = train_family(make_fresh_model(), arguments(tmp_path, max_steps=1), rows, data_collator=pad, rank_examples=0)
