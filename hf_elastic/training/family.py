@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from torch.utils.data import DataLoader, Dataset
-from transformers import EvalPrediction, PreTrainedTokenizerBase, Trainer
+from transformers import EvalPrediction, PreTrainedTokenizerBase
 from transformers.trainer_utils import has_length
 from transformers.utils import logging
 
@@ -23,6 +23,7 @@ from ..compression.rank import rank
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
 from .arguments import ElasticTrainingArguments
 from .data_fingerprint import DataFingerprint
+from .finetuning import finetune, finetuning_arguments
 from .progress import show_loss_only
 from .provenance import RunRecord
 from .trainer import ElasticTrainer
@@ -30,6 +31,8 @@ from .trainer import ElasticTrainer
 logger = logging.get_logger(__name__)
 
 METRICS_NAME = "metrics.json"
+# Arguments of the trainer that say how the model is trained, be it alone or in all sizes.
+_OF_FINETUNING = ("compute_loss_func", "optimizer_cls_and_kwargs")
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,8 @@ def train_family(
         model ([`ElasticPreTrainedModel`]):
             A supernet with a head and with named subnets. It is trained in place.
         args ([`ElasticTrainingArguments`]):
-            How all sizes are trained together. The fine-tuning before it takes the same settings.
+            How all sizes are trained together. The fine-tuning before it takes the same settings, as far as they
+            concern one size, see [`finetuning_arguments`].
         train_dataset (`Dataset`):
             Training data with labels. Units are ranked by a part of it.
         eval_dataset (`Dataset`, *optional*):
@@ -146,7 +150,8 @@ def train_family(
             Called with the trainer of all sizes before any training, which it stops by raising an error. E.g.
             `lambda trainer: check_training(trainer, quick=True).raise_if_failed()`.
         **trainer_arguments:
-            Other arguments of [`ElasticTrainer`], such as `teachers`.
+            Other arguments of [`ElasticTrainer`], such as `teachers`. The fine-tuning has `compute_loss_func` and
+            `optimizer_cls_and_kwargs` as well.
 
     Returns:
         [`FamilyRun`]: The trained model, the metrics by size, and the time each phase took.
@@ -160,6 +165,8 @@ def train_family(
     _check_one_dataset(test_dataset)
     data = {"train_dataset": train_dataset, "processing_class": processing_class, "data_collator": data_collator}
     evaluation = {"eval_dataset": eval_dataset, "compute_metrics": compute_metrics}
+    finetuning = finetuning_arguments(args, finetune_epochs) if finetune_epochs else None
+    of_model = {name: value for name, value in trainer_arguments.items() if name in _OF_FINETUNING}
     trainer = ElasticTrainer(model, args, **data, **evaluation, **trainer_arguments)
     if rank_examples:
         check_plain_weights(trainer.elastic_model)  # as the ranking does, but before the fine-tuning
@@ -170,9 +177,7 @@ def train_family(
         check(trainer)
     if finetune_epochs:
         with phases.timed("fine-tune"):
-            finetuner = Trainer(model, _finetuning(args, finetune_epochs), **data)
-            show_loss_only(finetuner, "Full model")
-            finetuner.train()
+            finetune(trainer, finetuning, **data, **of_model)
     if rank_examples:
         with phases.timed("rank"):
             batches = math.ceil(rank_examples / args.train_batch_size)
@@ -212,20 +217,6 @@ def read_metrics(path: str | Path, sizes: Iterable[str]) -> dict[str, dict[str, 
     if not isinstance(metrics, dict):
         raise ValueError(f'{file} should hold metrics by size, e.g. {{"small": {{"accuracy": 0.9}}}}.')
     return {size: metrics[size] for size in sizes if size in metrics}
-
-
-def _finetuning(args: ElasticTrainingArguments, epochs: float) -> ElasticTrainingArguments:
-    """The same settings for the full model alone; evaluation and checkpoints belong to the common training."""
-    return replace(
-        args,
-        output_dir=str(Path(args.output_dir) / "fine-tune"),
-        num_train_epochs=epochs,
-        max_steps=-1,
-        eval_strategy="no",
-        save_strategy="no",
-        load_best_model_at_end=False,
-        metric_for_best_model=None,
-    )
 
 
 def _random_batches(trainer: ElasticTrainer) -> DataLoader:
