@@ -17,7 +17,7 @@ from .arguments import ElasticTrainingArguments
 from .callbacks import callbacks_for, find_callback, find_callbacks
 from .clipping import PercentileClipping, clip_adaptively, clippable_parameters
 from .complete_checkpoints import choose_checkpoint
-from .growing_batches import check_growing_data, make_growing_dataloader
+from .growing_batches import check_growing_data, check_growing_schedule, make_growing_dataloader
 from .loss_guard import LossGuard
 from .parameter_groups import with_parameter_groups
 from .provenance import RunRecord
@@ -55,6 +55,7 @@ class BaseTrainer(Trainer):
             self.args.check_deepspeed()
         if not self.args.keep_effective_batch:
             check_growing_data(self.train_dataset)
+            check_growing_schedule(self.args, self.lr_scheduler)
 
     @property
     def run_record(self) -> RunRecord:

@@ -1,6 +1,7 @@
 """One run for all sizes: its phases, what it learns, what it saves."""
 
 import json
+import sys
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from transformers import AutoModelForSequenceClassification, EvalPrediction
 from hf_elastic import ElasticTrainingArguments
 from hf_elastic.training.family import read_metrics, train_family
 
-from .cases import NAMES, make_fresh_model, make_learnable_rows
+from .cases import NAMES, make_fresh_model, make_learnable_rows, make_model
 
 
 def accuracy(prediction: EvalPrediction) -> dict[str, float]:
@@ -144,6 +145,31 @@ def test_adapters_that_cannot_be_ranked_are_an_error_before_any_work(tmp_path):
     assert phases == []
     run = train_family(model, args, rows, data_collator=pad, rank_examples=0)
     assert list(run.seconds) == ["co-train"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "message"),
+    [
+        ({"teacher_cache_dir": "cache", "hidden_weight": 0.0}, ValueError, "no column 'example_id'"),
+        ({"gradient_conflicts": "upgrad"}, ImportError, "gradient_conflicts='upgrad' needs torchjd"),
+    ],
+    ids=["ids", "torchjd"],
+)
+def test_what_stops_the_common_training_is_an_error_before_any_work(tmp_path, monkeypatch, settings, kind, message):
+    monkeypatch.setitem(sys.modules, "torchjd", None)
+    rows, phases = make_learnable_rows(8), []
+    args = arguments(tmp_path, **settings)
+    with pytest.raises(kind, match=message):
+        train_family(
+            make_fresh_model(),
+            args,
+            rows,
+            data_collator=pad,
+            teachers=[make_model("classification")],
+            finetune_epochs=1,
+            on_phase=phases.append,
+        )
+    assert phases == []
 
 
 def test_data_without_a_length_cannot_be_fine_tuned_by_epochs(tmp_path):
