@@ -10,6 +10,8 @@ import numpy as np
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from .arguments import ElasticTrainingArguments
+from .batch_size import AdaptMicroBatchSize
 from .progress import LossProgress
 from .trials import make_trial, restored
 
@@ -95,9 +97,10 @@ def find_learning_rate(
     """Trains for a few steps while the learning rate grows exponentially, and takes everything back.
 
     The steps are the trainer's own: its batches, loss, clipping, and the optimizer that its arguments describe, with
-    the learning rates of all parameter groups growing together. Callbacks do not run. It ends early when the loss is
-    no number any more, or, smoothed, 4 times its lowest value. Weights, optimizer, state and random numbers of the
-    trainer are as before afterwards, bit for bit. A data set that draws for itself has moved on.
+    the learning rates of all parameter groups growing together. Micro-batches follow the memory where the arguments
+    say so (`adapt_micro_batch_size`), and batches keep their size; no other callbacks run. It ends early when the
+    loss is no number any more, or, smoothed, 4 times its lowest value. Weights, optimizer, state and random numbers
+    of the trainer are as before afterwards, bit for bit. A data set that draws for itself has moved on.
 
     Args:
         trainer (`Trainer`):
@@ -171,6 +174,8 @@ def _make_growing_trial(trainer: Trainer, recorder: _LossRecorder) -> Trainer:
     callbacks = [recorder]
     if not trainer.args.disable_tqdm:
         callbacks.append(LossProgress("Learning rate finder"))
+    if isinstance(trainer.args, ElasticTrainingArguments) and trainer.args.adapt_micro_batch_size:
+        callbacks.append(AdaptMicroBatchSize())
     settings = {"learning_rate": 1.0, "max_steps": len(recorder.rates)}  # the rate is what the schedule multiplies
     trial = make_trial(trainer, settings, callbacks)
     if trial.optimizer_cls_and_kwargs is not None:
