@@ -170,6 +170,8 @@ def train_family(
     trainer = ElasticTrainer(model, args, **data, **evaluation, **trainer_arguments)
     if rank_examples:
         check_plain_weights(trainer.elastic_model)  # as the ranking does, but before the fine-tuning
+    if finetune_epochs:
+        trainer.objective.distiller.open_caches(train_dataset)  # those of other data are an error now, not after it
     show_loss_only(trainer, "All sizes")
     phases = _Phases(on_phase)
     if check is not None:

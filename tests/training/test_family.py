@@ -3,6 +3,7 @@
 import json
 import sys
 
+import datasets
 import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
@@ -11,7 +12,8 @@ from transformers import AutoModelForSequenceClassification, EvalPrediction
 from hf_elastic import ElasticTrainingArguments
 from hf_elastic.training.family import read_metrics, train_family
 
-from .cases import NAMES, make_fresh_model, make_learnable_rows, make_model
+from .cases import NAMES, collate, make_fresh_model, make_learnable_rows, make_model
+from .teacher_cases import make_numbered_rows
 
 
 def accuracy(prediction: EvalPrediction) -> dict[str, float]:
@@ -169,6 +171,17 @@ def test_what_stops_the_common_training_is_an_error_before_any_work(tmp_path, mo
             finetune_epochs=1,
             on_phase=phases.append,
         )
+    assert phases == []
+
+
+def test_a_cache_of_other_data_is_an_error_before_any_work(tmp_path):
+    rows, phases = datasets.Dataset.from_list(make_numbered_rows(16)), []
+    args = arguments(tmp_path, teacher_cache_dir=str(tmp_path / "cache"), hidden_weight=0.0, max_steps=1)
+    keywords = {"teachers": [make_model("classification")], "data_collator": collate, "finetune_epochs": 0.5}
+    run = train_family(make_fresh_model(), args, rows.select(range(8)), **keywords, rank_examples=8)
+    assert list(run.seconds) == ["fine-tune", "rank", "co-train"]
+    with pytest.raises(ValueError, match="room for 8 examples"):
+        train_family(make_fresh_model(), args, rows, **keywords, on_phase=phases.append)
     assert phases == []
 
 
