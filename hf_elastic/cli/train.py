@@ -35,9 +35,9 @@ def train(
     )
     run.save(output_dir)
     scored_on = "validation" if data.test is None else "test"
-    described = {"settings": describe_training(settings, run), "run": run.trainer.run_record}
+    described = {"settings": describe_training(settings, run), "run": run.record}
     replace(inputs.details, dataset_split=scored_on, **described).save(output_dir)
-    show_table(metric_rows(run.scores), f"Scores on the {len(run.trainer.eval_dataset)} rows of the {scored_on} data")
+    show_table(metric_rows(run.scores), f"Scores on the {len(run.scored_dataset)} rows of the {scored_on} data")
     console.print(
         f"The supernet lies in {output_dir}; `hf-elastic export {output_dir} -o family` makes a family of it."
     )

@@ -18,7 +18,12 @@ from .arguments import ElasticTrainingArguments
 from .callbacks import callbacks_for, find_callback, find_callbacks
 from .clipping import PercentileClipping, clip_adaptively, clippable_parameters
 from .complete_checkpoints import choose_checkpoint
-from .growing_batches import AdaptBatchSize, check_growing_data, make_growing_dataloader
+from .growing_batches import (
+    AdaptBatchSize,
+    check_growing_data,
+    check_growing_schedule,
+    make_growing_dataloader,
+)
 from .loss_guard import LossGuard
 from .parameter_groups import with_parameter_groups
 from .provenance import RunRecord
@@ -51,6 +56,7 @@ class BaseTrainer(Trainer):
     def _validate_args(self) -> None:
         if not self.args.keep_effective_batch:
             check_growing_data(self.train_dataset)
+            check_growing_schedule(self.args, self.lr_scheduler)
         super()._validate_args()
         check_launch(self)
         check_tied_weights(unwrap_peft_model(self.model))

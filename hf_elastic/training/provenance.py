@@ -55,7 +55,7 @@ class RunRecord:
         data_seed (`int`, *optional*): Seed of the order of the data, where it has one of its own.
         versions (`dict[str, str]`): Versions of hf_elastic, Python and the libraries.
         git_commit (`str`, *optional*): Commit of the working directory, with `-dirty` if files differed from it.
-        data (`dict[str, DataFingerprint]`): The data by their use: `"train"`, `"evaluation"`.
+        data (`dict[str, DataFingerprint]`): The data by their use: `"train"`, `"evaluation"`, `"test"`.
         arguments (`dict[str, Any]`): All training arguments but private ones.
 
     Example:

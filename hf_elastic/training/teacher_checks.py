@@ -18,6 +18,7 @@ from ..modeling.modeling_elastic import (
 from .arguments import ElasticTrainingArguments
 from .distillation_arguments import FEATURES
 from .layer_maps import check_layer_map
+from .teacher_cache import count_examples
 from .teacher_vocabulary import different_special_token, different_token
 from .teachers import EXAMPLE_ID, TARGETS, Teacher, input_prefixes
 
@@ -107,8 +108,10 @@ def check_teacher_columns(teachers: list[Teacher], dataset: Any, name: str = "tr
             )
 
 
-def check_teacher_cache(teachers: list[Teacher], model: nn.Module, args: ElasticTrainingArguments) -> None:
-    """Raises ValueError if predictions are to be cached, but more than one prediction per example is needed."""
+def check_teacher_cache(
+    teachers: list[Teacher], model: nn.Module, args: ElasticTrainingArguments, train_dataset: Any = None
+) -> None:
+    """Raises ValueError if predictions are to be cached, but an example needs more than one, or has no id."""
     if args.teacher_cache_dir is None:
         return
     student = unwrap_peft_model(model)
@@ -123,6 +126,8 @@ def check_teacher_cache(teachers: list[Teacher], model: nn.Module, args: Elastic
             f"teacher_cache_dir={args.teacher_cache_dir!r} keeps predictions alone, but {features[0]}="
             f"{getattr(args, features[0])} needs more of the teachers. Set {features[0]}=0, or leave the cache out."
         )
+    if teachers and train_dataset is not None:
+        count_examples(train_dataset)  # which raises an error without ids
 
 
 def _compared_features(args: ElasticTrainingArguments) -> list[str]:

@@ -28,7 +28,7 @@ from .core_gradients import scaled_gradients
 from .coverage import merge_metrics, trained_subnets, without_prefix
 from .distillation import Observation, token_mask
 from .distiller import Distiller, Source
-from .gradient_surgery import GradientSurgery
+from .gradient_surgery import GradientSurgery, make_weighting
 from .layer_drop import drop_layers
 from .loss_guard import LossGuard
 from .loss_log import LossLog
@@ -155,7 +155,9 @@ class ElasticTrainer(BaseTrainer):
         if self.args.remove_unused_columns:
             check_label_column(self.model, self.train_dataset, self.label_names)
         check_teacher_data(self.teachers, self.args, self.train_dataset, self.eval_dataset)
-        check_teacher_cache(self.teachers, self.model, self.args)
+        check_teacher_cache(self.teachers, self.model, self.args, self.train_dataset)
+        if self.args.gradient_conflicts != "add":
+            make_weighting(self.args.gradient_conflicts)
         named, only_loss = self.elastic_model.config.subnets, self.compute_metrics is None
         check_metric(self.args.metric_for_best_model, named, self.eval_dataset, only_loss)
 

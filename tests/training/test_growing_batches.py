@@ -11,6 +11,7 @@ from tests.training.cases import (
     assert_same_gradients,
     logged,
     losses_of,
+    make_model,
     make_rows,
     make_trainer,
 )
@@ -194,9 +195,30 @@ def test_the_losses_of_others_count_by_the_examples(tmp_path):
     assert done == [8, 16, 32, 48, 64] and sizes[-1] == 16
 
 
-def test_schedulers_that_count_steps(tmp_path):
+def test_schedulers_that_count_steps_are_refused_before_the_training(tmp_path):
+    settings = {"adapt_micro_batch_size": True, "keep_effective_batch": False, "max_examples": 64}
     with pytest.raises(TypeError, match="ReduceLROnPlateau counts steps.*'linear'"):
-        train(tmp_path, {}, lr_scheduler_type="reduce_lr_on_plateau", eval_strategy="steps", eval_steps=1)
+        make_trainer(
+            tmp_path,
+            settings={
+                **settings,
+                "lr_scheduler_type": "reduce_lr_on_plateau",
+                "eval_strategy": "steps",
+                "eval_steps": 1,
+            },
+        )
+    model = make_model("classification")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    given = {"model": model, "optimizers": (optimizer, torch.optim.lr_scheduler.StepLR(optimizer, 2))}
+    with pytest.raises(TypeError, match="StepLR counts steps"):
+        make_trainer(tmp_path, settings=settings, **given)
+
+
+@pytest.mark.parametrize("kind", ["cosine", "constant", "polynomial", "inverse_sqrt", "warmup_stable_decay"])
+def test_schedulers_by_the_progress_are_not(tmp_path, kind):
+    settings = {"adapt_micro_batch_size": True, "keep_effective_batch": False, "max_examples": 64, "warmup_steps": 0.1}
+    options = {"num_decay_steps": 2} if kind == "warmup_stable_decay" else {}
+    make_trainer(tmp_path, settings={**settings, "lr_scheduler_type": kind, "lr_scheduler_kwargs": options})
 
 
 def test_two_shards_of_a_prepared_loader():

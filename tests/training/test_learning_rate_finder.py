@@ -122,6 +122,23 @@ def test_the_losses_are_those_of_a_plain_loop_of_growing_rates(tmp_path, tiny_be
         optimizer.zero_grad()
 
 
+@pytest.mark.parametrize(
+    "settings", [{}, {"keep_effective_batch": False, "max_examples": 64}], ids=["same", "growing"]
+)
+def test_it_adapts_to_the_memory_as_the_training_does(tmp_path, settings):
+    expected = find_learning_rate(make_learning_trainer(tmp_path, make_model("classification")), end=1e-2, num_steps=4)
+    model = make_model("classification")
+    little = LittleRoom(model, room=5)
+    trainer = make_learning_trainer(tmp_path, model, adapt_micro_batch_size=True, **settings)
+    callbacks = list(trainer.callback_handler.callbacks)
+    curve = find_learning_rate(trainer, end=1e-2, num_steps=4)
+    assert little.sizes[:3] == [16, 8, 4]
+    assert len(curve.losses) == 4
+    if not settings:  # other batches are drawn where they may grow
+        np.testing.assert_allclose(curve.losses, expected.losses, rtol=1e-4)
+    assert trainer.callback_handler.callbacks == callbacks
+
+
 def test_weights_come_back_after_an_error(tmp_path):
     trainer = make_learning_trainer(tmp_path)
     before = trainer.model.classifier.weight.clone()
