@@ -141,11 +141,7 @@ class AdaptBatchSize(AdaptMicroBatchSize):
         lr_scheduler: LRScheduler | None = None,
         **kwargs: Any,
     ) -> None:
-        if not isinstance(lr_scheduler, LambdaLR):
-            raise TypeError(
-                f"A {type(lr_scheduler).__name__} counts steps, whose number is unknown with keep_effective_batch="
-                "False. Use a lr_scheduler_type that depends on the progress alone, e.g. 'linear' or 'cosine'."
-            )
+        check_growing_schedule(lr_scheduler)
         # The scheduler counts one on in its step, which is next.
         lr_scheduler.last_epoch = self.examples / (args.train_batch_size * args.world_size) - 1
 
@@ -174,6 +170,19 @@ def check_growing_data(dataset: Any) -> None:
         raise ValueError(
             f"keep_effective_batch=False draws examples by index, which a {type(dataset).__name__} does not give. "
             "Load the data as a whole, e.g. without streaming=True, or leave out keep_effective_batch."
+        )
+
+
+def check_growing_schedule(schedule: Any) -> None:
+    """Raises TypeError unless a schedule depends on the progress alone: the number of steps is not known before.
+
+    Args:
+        schedule: The schedule of the learning rate.
+    """
+    if not isinstance(schedule, LambdaLR):
+        raise TypeError(
+            f"A {type(schedule).__name__} counts steps, whose number is unknown with keep_effective_batch=False. Use "
+            "a lr_scheduler_type that depends on the progress alone, e.g. 'linear' or 'cosine'."
         )
 
 
