@@ -11,11 +11,11 @@ from typing import Any
 
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
-from transformers import PreTrainedModel, Trainer
+from transformers import PreTrainedModel, Trainer, TrainerCallback
 from transformers.trainer_utils import EvalLoopOutput, TrainOutput, unwrap_peft_model
 
 from .arguments import ElasticTrainingArguments
-from .callbacks import callbacks_for, find_callback, find_callbacks
+from .callbacks import callbacks_for, find_callback, find_callbacks, replace_callbacks
 from .clipping import PercentileClipping, clip_adaptively, clippable_parameters
 from .complete_checkpoints import choose_checkpoint
 from .growing_batches import (
@@ -25,6 +25,7 @@ from .growing_batches import (
     make_growing_dataloader,
 )
 from .loss_guard import LossGuard
+from .optimizer_checks import check_given_optimizer, planned_schedule
 from .parameter_groups import with_parameter_groups
 from .provenance import RunRecord
 from .sharding import check_launch, check_tied_weights
@@ -48,20 +49,36 @@ class BaseTrainer(Trainer):
     def __init__(self, *positional: Any, **keywords: Any) -> None:
         self._run_record: RunRecord | None = None
         super().__init__(*positional, **keywords)
-        for callback in callbacks_for(self.args, self._training_progress):
-            self.add_callback(callback)
-        if self.args.statistics_steps:
-            self.add_callback(TrainingStatistics(self.args.statistics_steps, self.log))
+        # The classes of the callbacks that the arguments have asked for; None where they are not to be asked.
+        self._own_callbacks: set[type[TrainerCallback]] | None = set()
+        self._renew_callbacks()
 
     def _validate_args(self) -> None:
         if not self.args.keep_effective_batch:
             check_growing_data(self.train_dataset)
-            check_growing_schedule(self.args, self.lr_scheduler)
+            check_growing_schedule(planned_schedule(self))
         super()._validate_args()
         check_launch(self)
         check_tied_weights(unwrap_peft_model(self.model))
         if self.is_deepspeed_enabled:
             self.args.check_deepspeed()
+        check_given_optimizer(self)
+
+    def _make_callbacks(self) -> list[TrainerCallback]:
+        """Makes the callbacks that the arguments ask for as they are now."""
+        steps = self.args.statistics_steps
+        statistics = [TrainingStatistics(steps, self.log)] if steps else []
+        return [*callbacks_for(self.args, self._training_progress), *statistics]
+
+    def _renew_callbacks(self) -> None:
+        if self._own_callbacks is None:
+            return
+        for statistics in find_callbacks(self, TrainingStatistics):
+            statistics.forget()  # a training that broke off left its hooks
+        removed = self._own_callbacks - {type(callback) for callback in self.callback_handler.callbacks}
+        callbacks = [callback for callback in self._make_callbacks() if type(callback) not in removed]
+        replace_callbacks(self, self._own_callbacks, callbacks)
+        self._own_callbacks = removed | {type(callback) for callback in callbacks}
 
     @property
     def run_record(self) -> RunRecord:
@@ -76,6 +93,11 @@ class BaseTrainer(Trainer):
         if resume_from_checkpoint is True:
             resume_from_checkpoint = choose_checkpoint(self.args.output_dir, self.accelerator)
         return super().train(resume_from_checkpoint, **keywords)
+
+    def _inner_training_loop(self, *positional: Any, **keywords: Any) -> TrainOutput:
+        # Those of an earlier training have its state, and arguments may have been changed since.
+        self._renew_callbacks()
+        return super()._inner_training_loop(*positional, **keywords)
 
     def get_train_dataloader(self) -> DataLoader:
         """The parent's loader, or one whose batches may grow."""

@@ -1,6 +1,6 @@
 """The callbacks that training arguments ask for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from transformers import Trainer, TrainerCallback
@@ -69,3 +69,17 @@ def find_callbacks(trainer: Trainer, kind: type[Kind]) -> list[Kind]:
         kind: The class.
     """
     return [callback for callback in trainer.callback_handler.callbacks if isinstance(callback, kind)]
+
+
+def replace_callbacks(trainer: Trainer, kinds: Collection[type[TrainerCallback]], new: list[TrainerCallback]) -> None:
+    """Puts callbacks where a trainer has those of some classes, or behind all others where it has none.
+
+    Args:
+        trainer: The trainer.
+        kinds: The classes of those that are taken out.
+        new: What takes their place.
+    """
+    callbacks = trainer.callback_handler.callbacks
+    place = next((i for i, callback in enumerate(callbacks) if type(callback) in kinds), len(callbacks))
+    before, after = callbacks[:place], [each for each in callbacks[place:] if type(each) not in kinds]
+    trainer.callback_handler.callbacks = [*before, *new, *after]

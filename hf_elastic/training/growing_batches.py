@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from torch.utils.data import DataLoader, IterableDataset, Sampler
-from transformers import TrainerControl, TrainerState, TrainingArguments, get_scheduler
+from transformers import TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import has_length
 
 from .batch_size import AdaptMicroBatchSize
@@ -142,7 +142,7 @@ class AdaptBatchSize(AdaptMicroBatchSize):
         lr_scheduler: LRScheduler | None = None,
         **kwargs: Any,
     ) -> None:
-        check_growing_schedule(args, lr_scheduler)
+        check_growing_schedule(lr_scheduler)
         # The scheduler counts one on in its step, which is next.
         lr_scheduler.last_epoch = self.examples / (args.train_batch_size * args.world_size) - 1
 
@@ -174,20 +174,15 @@ def check_growing_data(dataset: Any) -> None:
         )
 
 
-def check_growing_schedule(args: TrainingArguments, scheduler: LRScheduler | None = None) -> None:
-    """Raises TypeError unless a learning rate depends on the progress alone, as it has to where batches grow.
+def check_growing_schedule(schedule: Any) -> None:
+    """Raises TypeError unless a schedule depends on the progress alone: the number of steps is not known before.
 
     Args:
-        args: Training arguments, which say what the scheduler will be.
-        scheduler: The scheduler, if there is one already.
+        schedule: The schedule of the learning rate.
     """
-    if scheduler is None:
-        optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=args.learning_rate)
-        steps = (args.get_warmup_steps(args.max_steps), args.max_steps)
-        scheduler = get_scheduler(args.lr_scheduler_type, optimizer, *steps, args.lr_scheduler_kwargs)
-    if not isinstance(scheduler, LambdaLR):
+    if not isinstance(schedule, LambdaLR):
         raise TypeError(
-            f"A {type(scheduler).__name__} counts steps, whose number is unknown with keep_effective_batch=False. Use "
+            f"A {type(schedule).__name__} counts steps, whose number is unknown with keep_effective_batch=False. Use "
             "a lr_scheduler_type that depends on the progress alone, e.g. 'linear' or 'cosine'."
         )
 
