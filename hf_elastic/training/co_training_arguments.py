@@ -35,8 +35,8 @@ class CoTrainingArguments:
         gradient_conflicts (`str`, defaults to `"add"`):
             How gradients of the subnets of a step come together: `"add"`, or in a way that lets them conflict less:
             `"pcgrad"` (Yu et al. 2020, https://arxiv.org/abs/2001.06782) or `"upgrad"` (Quinton and Rey 2024,
-            https://arxiv.org/abs/2406.16232). The latter need `pip install torchjd` and the memory of one more
-            gradient per subnet.
+            https://arxiv.org/abs/2406.16232). The latter need `pip install "hf_elastic[surgery]"` and the memory of
+            one more gradient per subnet.
         layer_drop (`float`, defaults to 0.0):
             How likely each layer of a subnet is left out of a step (LayerDrop; Fan et al. 2020,
             https://arxiv.org/abs/1909.11556), which prepares a model for sizes of fewer layers.

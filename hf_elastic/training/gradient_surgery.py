@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-INSTALL = 'pip install "torchjd[quadprog-projector]"'
+INSTALL = 'pip install "hf_elastic[surgery]"'
 # By name: the class of `torchjd.aggregation` whose weights are used, none for the plain sum.
 CONFLICT_HANDLING: dict[str, str | None] = {"add": None, "pcgrad": "PCGradWeighting", "upgrad": "UPGradWeighting"}
 
@@ -37,7 +37,7 @@ class GradientSurgery:
         try:
             from torchjd import aggregation
         except ImportError as error:
-            raise ImportError(f"gradient_conflicts={method!r} needs torchjd: {INSTALL}") from error
+            raise ImportError(f"gradient_conflicts={method!r} needs `torchjd`: {INSTALL}") from error
         self._weighting = getattr(aggregation, CONFLICT_HANDLING[method])()
         self._gives_a_mean = method == "upgrad"
         self._parameters, self._seed = parameters, seed
