@@ -1,4 +1,6 @@
+import importlib
 import json
+import re
 
 import pytest
 from transformers import HfArgumentParser
@@ -157,3 +159,14 @@ def test_bad_values_are_named(tmp_path, settings, message):
 def test_values_of_another_kind_are_named(tmp_path, settings, message):
     with pytest.raises(TypeError, match=message):
         ElasticTrainingArguments(str(tmp_path), **settings)
+
+
+def test_the_documentation_says_where_each_argument_is_described():
+    paths = re.findall(r"- `([\w.]+)\.(\w+)`:", ElasticTrainingArguments.__doc__)
+    groups = [getattr(importlib.import_module(module), name) for module, name in paths]
+    assert groups == [
+        base for base in ElasticTrainingArguments.__mro__[1:] if base.__module__.startswith("hf_elastic")
+    ]
+    for group in groups:
+        for name in vars(group)["__annotations__"]:
+            assert f"        {name} (`" in group.__doc__
