@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
 
 from .compression.convert import TASKS
@@ -120,7 +119,6 @@ class TrainingSettings:
             "logging_steps": 10,
             "train_sampling_strategy": "group_by_length",
             "report_to": "none",
-            "dataloader_pin_memory": torch.accelerator.is_available(),
         }
         return ElasticTrainingArguments(output_dir=str(output_dir), **{**values, **self.other_arguments, **others})
 

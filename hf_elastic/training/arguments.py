@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import torch
 from transformers import TrainingArguments
 
 from .co_training_arguments import CoTrainingArguments
@@ -38,7 +39,8 @@ class ElasticTrainingArguments(
     - `hf_elastic.training.stability_arguments.StabilityArguments`: what becomes of bad steps, and how closely the
       training is watched.
 
-    `ddp_find_unused_parameters` is always False, because the trainer gives every parameter a gradient itself.
+    `ddp_find_unused_parameters` is always False, because the trainer gives every parameter a gradient itself, and
+    `dataloader_pin_memory` is where there is no accelerator.
 
     Args:
         restore_callback_states_from_checkpoint (`bool`, defaults to `True`):
@@ -69,5 +71,7 @@ class ElasticTrainingArguments(
             )
         self.ddp_find_unused_parameters = False
         super().__post_init__()
+        # The loader warns of each training that asks for it in vain.
+        self.dataloader_pin_memory = self.dataloader_pin_memory and torch.accelerator.is_available()
         self.check_resources()
         self.check_stability()

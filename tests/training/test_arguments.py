@@ -3,6 +3,7 @@ import json
 import re
 
 import pytest
+import torch
 from transformers import HfArgumentParser
 
 from hf_elastic import ElasticTrainingArguments
@@ -14,6 +15,7 @@ def test_defaults(tmp_path):
     assert (args.task_weight, args.distillation_weight, args.hidden_weight, args.temperature) == (1.0, 1.0, 0.1, 1.0)
     assert args.subnet_weights == {}
     assert args.ddp_find_unused_parameters is False
+    assert args.dataloader_pin_memory is torch.accelerator.is_available()
 
 
 @pytest.mark.parametrize(
