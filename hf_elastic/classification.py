@@ -45,9 +45,9 @@ def train_text_classifier(
     Raises:
         ValueError, TypeError, OSError: If sizes, settings, data and checkpoint do not fit together.
     """
-    with tempfile.TemporaryDirectory() as unused:  # the trainer wants a folder, but no checkpoints are written
+    with tempfile.TemporaryDirectory() as checkpoints:  # for the time of the training, where arguments ask for them
         return train_family(
-            **prepare_text_classifier(source, data, settings, unused, sizes, on_phase),
+            **prepare_text_classifier(source, data, settings, checkpoints, sizes, on_phase),
             finetune_epochs=settings.finetune_epochs,
             rank_examples=settings.rank_examples,
             on_phase=on_phase,
@@ -121,4 +121,5 @@ def describe_training(settings: TrainingSettings, run: FamilyRun) -> dict[str, s
         "sizes per step": settings.sampling,
         "seed": settings.seed,
         "minutes of training": round(sum(run.seconds.values()) / 60, 1),
+        **run.outcome.described(),
     }

@@ -22,12 +22,14 @@ from ..compression.checks import check_plain_weights
 from ..compression.rank import rank
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
 from .arguments import ElasticTrainingArguments
+from .outcome import TrainingOutcome
 from .progress import show_loss_only
 from .trainer import ElasticTrainer
 
 logger = logging.get_logger(__name__)
 
 METRICS_NAME = "metrics.json"
+LOG_NAME = "training_log.json"
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,11 @@ class FamilyRun:
         """The metrics without the loss, which says little beside them."""
         return {size: {k: v for k, v in metrics.items() if k != "loss"} for size, metrics in self.metrics.items()}
 
+    @property
+    def outcome(self) -> TrainingOutcome:
+        """How far the common training came, and what ended it."""
+        return TrainingOutcome.of(self.trainer)
+
     def evaluate(self, dataset: Dataset) -> dict[str, dict[str, float]]:
         """Evaluates every size on other data, such as a test split.
 
@@ -67,7 +74,10 @@ class FamilyRun:
         return _evaluate(self.trainer, dataset)
 
     def save(self, output_dir: str | Path) -> None:
-        """Saves the supernet with its tokenizer, the scores and the record of the run, for an export later.
+        """Saves the supernet with its tokenizer, for an export later.
+
+        Beside it lie the scores (`metrics.json`), the record of the run (`run.json`), and how the common training went
+        (`training_log.json`): how far it came, and all that it logged.
 
         Args:
             output_dir (`str` or `Path`):
@@ -78,7 +88,9 @@ class FamilyRun:
         self.model.save_pretrained(output_dir)
         if self.trainer.processing_class is not None:
             self.trainer.processing_class.save_pretrained(output_dir)
-        (output_dir / METRICS_NAME).write_text(json.dumps(self.scores, indent=2) + "\n", encoding="utf-8")
+        log = {"outcome": self.outcome.to_dict(), "log": self.trainer.state.log_history}
+        for name, values in ((METRICS_NAME, self.scores), (LOG_NAME, log)):
+            (output_dir / name).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 
 
 def train_family(
