@@ -82,8 +82,12 @@ class TrainingSettings:
 
     def _check_other_arguments(self) -> None:
         own = {*(known.name for known in fields(self)), "num_train_epochs", "per_device_train_batch_size"}
-        possible = {known.name for known in fields(ElasticTrainingArguments)} - own - {"output_dir"}
+        possible = {known.name for known in fields(ElasticTrainingArguments)} - own
         for name in self.other_arguments:
+            if name == "output_dir":
+                raise ValueError(
+                    "other_arguments: 'output_dir' is no setting. The folder is given as -o (--output-dir)."
+                )
             if name in own:
                 raise ValueError(f"other_arguments: {name!r} is a setting of its own, or follows from one.")
             if name not in possible:

@@ -58,6 +58,7 @@ def test_other_training_arguments(tmp_path):
     ("arguments", "message"),
     [
         ({"relation_wieght": 1.0}, "'relation_wieght' is no training argument. Did you mean relation_weight"),
+        ({"output_dir": "out"}, "'output_dir' is no setting. The folder is given as -o"),
         ({"temperature": 2.0}, "'temperature' is a setting of its own"),
         ({"num_train_epochs": 2.0}, "'num_train_epochs' is a setting of its own, or follows from one"),
     ],
