@@ -99,7 +99,7 @@ def test_export_writes_a_family_and_info_shows_it(trained, data_file, tmp_path):
     assert "Every file is there and unchanged." in shown
     refused = CliRunner().invoke(app, ["info", str(tmp_path / "family"), "--latency"])
     assert refused.exit_code == 2
-    assert "is a family" in refused.output
+    assert "is a family" in " ".join(refused.output.replace("│", "").split())  # wherever the line breaks
     only = run("export", trained, "-o", tmp_path / "one", "--size", "tiny", "--sequence-length", 16)
     assert "small" not in only
     details = hf_elastic.load_family(tmp_path / "one").manifest.details  # what the training left beside the supernet
