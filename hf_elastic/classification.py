@@ -48,8 +48,8 @@ def train_text_classifier(
     Raises:
         ValueError, TypeError, OSError: If sizes, settings, data and checkpoint do not fit together.
     """
-    with tempfile.TemporaryDirectory() as unused:  # the trainer wants a folder, but no checkpoints are written
-        prepared = prepare_text_classifier(source, data, settings, unused, sizes, on_phase)
+    with tempfile.TemporaryDirectory() as checkpoints:  # for the time of the training, where arguments ask for them
+        prepared = prepare_text_classifier(source, data, settings, checkpoints, sizes, on_phase)
         return train_family(
             **prepared.arguments,
             test_dataset=prepared.test_dataset,
@@ -140,4 +140,5 @@ def describe_training(settings: TrainingSettings, run: FamilyRun) -> dict[str, s
         "sizes per step": settings.sampling,
         "seed": settings.seed,
         "minutes of training": round(sum(run.seconds.values()) / 60, 1),
+        **run.outcome.described(),
     }

@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
-import torch
 import yaml
 
 from .compression.convert import TASKS
@@ -93,6 +92,10 @@ class TrainingSettings:
         own, kinds = {known.name for known in fields(self)}, _argument_kinds()
         possible = kinds.keys() - {*RENAMED_ARGUMENTS, "output_dir"}
         for name, value in self.other_arguments.items():
+            if name == "output_dir":
+                raise ValueError(
+                    "other_arguments: 'output_dir' is no setting. The folder is given as -o (--output-dir)."
+                )
             if name in own:
                 raise ValueError(f"other_arguments: {name!r} is a setting of its own. Give it beside other_arguments.")
             if name in RENAMED_ARGUMENTS:
@@ -142,7 +145,6 @@ class TrainingSettings:
             "logging_steps": 10,
             "train_sampling_strategy": "group_by_length",
             "report_to": "none",
-            "dataloader_pin_memory": torch.accelerator.is_available(),
         }
         return ElasticTrainingArguments(output_dir=str(output_dir), **{**values, **self.other_arguments, **others})
 

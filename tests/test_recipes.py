@@ -62,6 +62,7 @@ def test_other_training_arguments(tmp_path):
     [
         ({"relation_wieght": 1.0}, "'relation_wieght' is no training argument. Did you mean relation_weight"),
         ({"smapling": "joint"}, "'smapling' is no training argument. Did you mean sampling"),
+        ({"output_dir": "out"}, "'output_dir' is no setting. The folder is given as -o"),
         ({"temperature": 2.0}, "'temperature' is a setting of its own. Give it beside other_arguments"),
         ({"num_train_epochs": 2.0}, "'num_train_epochs' is the setting 'cotrain_epochs'"),
     ],

@@ -24,6 +24,7 @@ from ..modeling.modeling_elastic import ElasticPreTrainedModel
 from .arguments import ElasticTrainingArguments
 from .data_fingerprint import DataFingerprint
 from .finetuning import finetune, finetuning_arguments
+from .outcome import TrainingOutcome
 from .progress import show_loss_only
 from .provenance import RunRecord
 from .trainer import ElasticTrainer
@@ -31,6 +32,7 @@ from .trainer import ElasticTrainer
 logger = logging.get_logger(__name__)
 
 METRICS_NAME = "metrics.json"
+LOG_NAME = "training_log.json"
 # Arguments of the trainer that say how the model is trained, be it alone or in all sizes.
 _OF_FINETUNING = ("compute_loss_func", "optimizer_cls_and_kwargs")
 
@@ -67,6 +69,11 @@ class FamilyRun:
         return self.trainer.eval_dataset if self.test_dataset is None else self.test_dataset
 
     @property
+    def outcome(self) -> TrainingOutcome:
+        """How far the common training came, and what ended it."""
+        return TrainingOutcome.of(self.trainer)
+
+    @property
     def record(self) -> RunRecord:
         """What the common training can be told by and repeated with, and the test data."""
         record = self.trainer.run_record
@@ -87,7 +94,10 @@ class FamilyRun:
         return _evaluate(self.trainer, dataset)
 
     def save(self, output_dir: str | Path) -> None:
-        """Saves the supernet with its tokenizer, the scores and the record of the run, for an export later.
+        """Saves the supernet with its tokenizer, for an export later.
+
+        Beside it lie the scores (`metrics.json`), the record of the run (`run.json`), and how the common training went
+        (`training_log.json`): how far it came, and all that it logged.
 
         Args:
             output_dir (`str` or `Path`):
@@ -98,7 +108,9 @@ class FamilyRun:
         self.model.save_pretrained(output_dir)
         if self.trainer.processing_class is not None:
             self.trainer.processing_class.save_pretrained(output_dir)
-        (output_dir / METRICS_NAME).write_text(json.dumps(self.scores, indent=2) + "\n", encoding="utf-8")
+        log = {"outcome": self.outcome.to_dict(), "log": self.trainer.state.log_history}
+        for name, values in ((METRICS_NAME, self.scores), (LOG_NAME, log)):
+            (output_dir / name).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 
 
 def train_family(

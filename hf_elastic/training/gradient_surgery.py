@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-INSTALL = 'pip install "torchjd[quadprog-projector]"'
+INSTALL = 'pip install "hf_elastic[surgery]"'
 # By name: the class of `torchjd.aggregation` whose weights are used, none for the plain sum.
 CONFLICT_HANDLING: dict[str, str | None] = {"add": None, "pcgrad": "PCGradWeighting", "upgrad": "UPGradWeighting"}
 

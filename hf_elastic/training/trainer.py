@@ -57,7 +57,8 @@ class ElasticTrainer(BaseTrainer):
     `eval_<metric>` for the full model. `predict` and everything else are the parent's.
 
     A training logs `loss_<subnet>`, and where a subnet learns from others the parts of it: `task_loss_<subnet>`,
-    `distillation_loss_<subnet>` and `hidden_loss_<subnet>`. Each is the mean over the steps that ran the subnet.
+    `distillation_loss_<subnet>` and `hidden_loss_<subnet>`, before their weights. Each is the mean over the steps that
+    ran the subnet.
 
     Subnets that are named anew in `model.config.subnets` count from the next training or evaluation on.
     Values that are changed in `args` count from the next training on, which begins with no state of the last one but

@@ -100,6 +100,10 @@ def test_what_is_saved_loads_with_its_scores(tmp_path):
     loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved")
     assert loaded.config.subnets == model.config.subnets
     assert json.loads((tmp_path / "saved" / "metrics.json").read_text()) == run.scores
+    written = json.loads((tmp_path / "saved" / "training_log.json").read_text())
+    assert written["outcome"] == {**run.outcome.to_dict(), "sizes": ["supernet", "tiny"], "teachers": []}
+    assert written["outcome"]["steps"] == 2
+    assert written["log"] == run.trainer.state.log_history
     assert list(run.scores) == ["supernet", "tiny"]
     assert read_metrics(tmp_path / "saved", ["tiny", "other"]) == {"tiny": run.scores["tiny"]}
 

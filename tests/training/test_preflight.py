@@ -216,7 +216,9 @@ def test_a_metric_that_no_evaluation_gives_fails(tmp_path):
     report = check_training(trainer, quick=True)
     assert [result.name for result in report.failures] == ["evaluation"]
     assert "metric_for_best_model='small_f1' is not among the metrics: " in report["evaluation"].seen
-    assert "eval_small_accuracy" in report["evaluation"].seen
+    named = report["evaluation"].seen.partition("among the metrics: ")[2].rstrip(".").split(", ")
+    scopes = ["", *(f"{size}_" for size in ("base", "large", "mean", "small", "tiny"))]
+    assert sorted(named) == sorted(f"eval_{scope}{name}" for scope in scopes for name in ("accuracy", "loss"))
 
 
 def test_several_evaluation_sets_and_none(tmp_path):
