@@ -8,6 +8,9 @@ from transformers.trainer_pt_utils import AcceleratorConfig
 
 from ..training.arguments import ElasticTrainingArguments
 
+# What a training sets by the machine that it runs on.
+_OF_THE_MACHINE = {"dataloader_pin_memory"}
+
 
 def changed_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Gives those arguments of a training that are not the defaults.
@@ -25,7 +28,11 @@ def changed_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
         for known in fields(ElasticTrainingArguments)
     }
     defaults["accelerator_config"] = AcceleratorConfig().to_dict()  # what becomes of None
-    return {name: value for name, value in arguments.items() if not _is_same(value, defaults.get(name))}
+    return {
+        name: value
+        for name, value in arguments.items()
+        if name not in _OF_THE_MACHINE and not _is_same(value, defaults.get(name))
+    }
 
 
 def _is_same(value: Any, default: Any) -> bool:

@@ -27,7 +27,7 @@ def make_weighting(method: str) -> Callable[[Tensor], Tensor]:
     try:
         from torchjd import aggregation
     except ImportError as error:
-        raise ImportError(f"gradient_conflicts={method!r} needs torchjd: {INSTALL}") from error
+        raise ImportError(f"gradient_conflicts={method!r} needs `torchjd`: {INSTALL}") from error
     return getattr(aggregation, CONFLICT_HANDLING[method])()
 
 

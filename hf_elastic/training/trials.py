@@ -44,6 +44,7 @@ def make_trial(trainer: Trainer, settings: Mapping[str, Any], callbacks: Sequenc
     for name, value in {**_SETTINGS, **settings}.items():
         setattr(trial.args, name, value)
     trial.model_init = trial.optimizer = trial.lr_scheduler = None
+    trial._created_lr_scheduler = False  # as after a training, which would have its schedule made anew
     trial.state, trial.control = TrainerState(), TrainerControl()
     trial.callback_handler = CallbackHandler(
         [DefaultFlowCallback(), *callbacks], trial.model, trial.processing_class, None, None

@@ -1,7 +1,5 @@
 """What a card lists of the arguments: what was given, not what a training makes of the defaults."""
 
-import torch
-
 from hf_elastic import ElasticTrainingArguments
 from hf_elastic.hub.changed_arguments import changed_arguments
 from hf_elastic.training.provenance import public_arguments
@@ -12,13 +10,12 @@ def changed(tmp_path, **settings):
 
 
 def test_by_default_nothing_is_changed(tmp_path):
-    of_the_machine = {} if torch.accelerator.is_available() else {"dataloader_pin_memory": False}
-    assert changed(tmp_path) == of_the_machine
+    assert changed(tmp_path) == {}
 
 
 def test_what_was_given_is_changed(tmp_path):
     given = {"seed": 0, "data_seed": 0, "subnet_weights": {"tiny": 0.5}, "eval_strategy": "steps", "bf16": True}
-    given |= {"accelerator_config": {"even_batches": False}, "dataloader_pin_memory": False}
+    given |= {"accelerator_config": {"even_batches": False}}
     found = changed(tmp_path, **given, use_cpu=True)
     assert found.pop("accelerator_config")["even_batches"] is False
     del given["accelerator_config"]

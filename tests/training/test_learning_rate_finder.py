@@ -123,7 +123,7 @@ def test_the_losses_are_those_of_a_plain_loop_of_growing_rates(tmp_path, tiny_be
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"keep_effective_batch": False, "max_examples": 64}], ids=["same", "growing"]
+    "settings", [{}, {"keep_effective_batch": False, "max_examples": 64, "max_steps": -1}], ids=["same", "growing"]
 )
 def test_it_adapts_to_the_memory_as_the_training_does(tmp_path, settings):
     expected = find_learning_rate(make_learning_trainer(tmp_path, make_model("classification")), end=1e-2, num_steps=4)
@@ -137,6 +137,16 @@ def test_it_adapts_to_the_memory_as_the_training_does(tmp_path, settings):
     if not settings:  # other batches are drawn where they may grow
         np.testing.assert_allclose(curve.losses, expected.losses, rtol=1e-4)
     assert trainer.callback_handler.callbacks == callbacks
+
+
+def test_after_a_training_the_rates_are_still_the_finders(tmp_path):
+    trainer = make_learning_trainer(tmp_path, max_steps=2)
+    weights = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+    first = find_learning_rate(trainer, start=1e-4, end=1.0, num_steps=12)
+    trainer.train()
+    trainer.model.load_state_dict(weights)
+    again = find_learning_rate(trainer, start=1e-4, end=1.0, num_steps=12)
+    np.testing.assert_allclose(again.losses, first.losses, rtol=1e-5)
 
 
 def test_weights_come_back_after_an_error(tmp_path):
