@@ -3,8 +3,9 @@
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from torch.utils.data import Dataset
 from transformers import DataCollatorWithPadding, set_seed
 
 from .checkpoints import load_tokenizer, load_with_head
@@ -24,6 +25,8 @@ def train_text_classifier(
     check: Callable[[ElasticTrainer], Any] | None = None,
 ) -> FamilyRun:
     """Trains all sizes of a text classifier, and scores them on the test split, or the validation split without one.
+
+    The training looks at the validation split alone, e.g. to choose a checkpoint.
 
     Args:
         source (`str` or `Path`):
@@ -45,14 +48,28 @@ def train_text_classifier(
     Raises:
         ValueError, TypeError, OSError: If sizes, settings, data and checkpoint do not fit together.
     """
-    with tempfile.TemporaryDirectory() as unused:  # the trainer wants a folder, but no checkpoints are written
+    with tempfile.TemporaryDirectory() as checkpoints:  # for the time of the training, where arguments ask for them
+        prepared = prepare_text_classifier(source, data, settings, checkpoints, sizes, on_phase)
         return train_family(
-            **prepare_text_classifier(source, data, settings, unused, sizes, on_phase),
+            **prepared.arguments,
+            test_dataset=prepared.test_dataset,
             finetune_epochs=settings.finetune_epochs,
             rank_examples=settings.rank_examples,
             on_phase=on_phase,
             check=check,
         )
+
+
+class PreparedTraining(NamedTuple):
+    """What a training is made of.
+
+    Args:
+        arguments (`dict[str, Any]`): Keyword arguments of [`ElasticTrainer`], and of [`train_family`].
+        test_dataset (`Dataset`, *optional*): The test split, which no training may look at.
+    """
+
+    arguments: dict[str, Any]
+    test_dataset: Dataset | None
 
 
 def prepare_text_classifier(
@@ -62,7 +79,7 @@ def prepare_text_classifier(
     output_dir: str | Path,
     sizes: Mapping[str, Mapping[str, float]] | None = None,
     on_phase: Callable[[str], None] | None = None,
-) -> dict[str, Any]:
+) -> PreparedTraining:
     """Makes model, data and arguments of the common training.
 
     Args:
@@ -72,13 +89,14 @@ def prepare_text_classifier(
             Folder of the trainer.
 
     Returns:
-        Keyword arguments of [`ElasticTrainer`], and of [`train_family`].
+        [`PreparedTraining`]: The arguments, evaluated on the validation split, and the test split.
 
     Raises:
         ValueError, TypeError, OSError: Likewise.
     """
     if sizes is not None:
         check_sizes(sizes)
+    args = settings.arguments(output_dir)
     if on_phase is not None:
         on_phase("data")
     if settings.train_rows is not None:
@@ -89,15 +107,16 @@ def prepare_text_classifier(
     model = load_with_head(source, **data.model_settings)
     if sizes is not None:
         model.config.subnets = subnet_configs(model.config, sizes)
-    return {
+    arguments = {
         "model": model,
-        "args": settings.arguments(output_dir),
+        "args": args,
         "train_dataset": encoded["train"],
-        "eval_dataset": encoded.get("test", encoded["validation"]),
+        "eval_dataset": encoded["validation"],
         "processing_class": tokenizer,
         "compute_metrics": data.compute_metrics,
         "data_collator": UnpaddingCollator(DataCollatorWithPadding(tokenizer)),
     }
+    return PreparedTraining(arguments, encoded.get("test"))
 
 
 def describe_training(settings: TrainingSettings, run: FamilyRun) -> dict[str, str | int | float]:
@@ -111,7 +130,7 @@ def describe_training(settings: TrainingSettings, run: FamilyRun) -> dict[str, s
     """
     return {
         "training rows": len(run.trainer.train_dataset),
-        "evaluation rows": len(run.trainer.eval_dataset),
+        "evaluation rows": len(run.scored_dataset),
         "longest input (tokens)": settings.max_length,
         "batch size": settings.batch_size,
         "learning rate": settings.learning_rate,
@@ -121,4 +140,5 @@ def describe_training(settings: TrainingSettings, run: FamilyRun) -> dict[str, s
         "sizes per step": settings.sampling,
         "seed": settings.seed,
         "minutes of training": round(sum(run.seconds.values()) / 60, 1),
+        **run.outcome.described(),
     }

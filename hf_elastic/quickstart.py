@@ -91,5 +91,5 @@ def _details(recipe: Recipe, settings: TrainingSettings, run: FamilyRun) -> Trai
         base_model=recipe.card.base_model or recipe.source,
         training_data=described,
         settings=describe_training(settings, run),
-        run=run.trainer.run_record,
+        run=run.record,
     )

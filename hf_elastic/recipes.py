@@ -8,10 +8,10 @@ import difflib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
-import torch
 import yaml
 
 from .compression.convert import TASKS
@@ -21,6 +21,7 @@ from .hub.manifest import SUPERNET_NAME
 from .modeling.configuration_elastic import ElasticConfig
 from .modeling.subnet_elastic import MULTIPLIERS, SubnetConfig
 from .resources import hub_configs_folder
+from .training.argument_checks import check_type
 from .training.arguments import ElasticTrainingArguments
 
 # Four sizes that suit most encoders, the smallest with less than a quarter of the encoder's parameters.
@@ -30,6 +31,9 @@ DEFAULT_SUBNETS: dict[str, dict[str, float]] = {
     "small": {"depth": 0.5, "width": 0.5},
     "tiny": {"depth": 0.34, "width": 0.5},
 }
+
+# Training arguments that go by the name of a setting.
+RENAMED_ARGUMENTS = {"num_train_epochs": "cotrain_epochs", "per_device_train_batch_size": "batch_size"}
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,11 @@ class TrainingSettings:
     other_arguments: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for known in fields(self):
-            _check_type(known.name, getattr(self, known.name), known.type)
+        for name, kind in get_type_hints(type(self)).items():
+            value = getattr(self, name)
+            check_type(name, value, kind)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"{name}={value} is not finite: give an ordinary number.")
         for name, smallest in (("max_length", 3), ("batch_size", 1), ("train_rows", 1), ("rank_examples", 0)):
             value = getattr(self, name)
             if value is not None and value < smallest:
@@ -82,19 +89,37 @@ class TrainingSettings:
         self._check_other_arguments()
 
     def _check_other_arguments(self) -> None:
-        own = {*(known.name for known in fields(self)), "num_train_epochs", "per_device_train_batch_size"}
-        possible = {known.name for known in fields(ElasticTrainingArguments)} - own - {"output_dir"}
-        for name in self.other_arguments:
+        own, kinds = {known.name for known in fields(self)}, _argument_kinds()
+        possible = kinds.keys() - {*RENAMED_ARGUMENTS, "output_dir"}
+        for name, value in self.other_arguments.items():
+            if name == "output_dir":
+                raise ValueError(
+                    "other_arguments: 'output_dir' is no setting. The folder is given as -o (--output-dir)."
+                )
             if name in own:
-                raise ValueError(f"other_arguments: {name!r} is a setting of its own, or follows from one.")
+                raise ValueError(f"other_arguments: {name!r} is a setting of its own. Give it beside other_arguments.")
+            if name in RENAMED_ARGUMENTS:
+                raise ValueError(f"other_arguments: {name!r} is the setting {RENAMED_ARGUMENTS[name]!r}. Give that.")
             if name not in possible:
-                similar = difflib.get_close_matches(name, possible)
+                similar = difflib.get_close_matches(name, possible | own)
                 hint = f" Did you mean {' or '.join(similar)}?" if similar else ""
                 raise ValueError(f"other_arguments: {name!r} is no training argument.{hint}")
+            check_type(f"other_arguments: {name}", value, kinds[name])
 
     def updated(self, **changes: Any) -> "TrainingSettings":
         """Gives the settings with those changes that are not None."""
         return replace(self, **{name: value for name, value in changes.items() if value is not None})
+
+    def with_arguments(self, given: Mapping[str, Any]) -> "TrainingSettings":
+        """Gives the settings with other training arguments, be they settings of their own or not.
+
+        Args:
+            given: Values by the names of settings and of [`ElasticTrainingArguments`].
+        """
+        own = {known.name for known in fields(self)} - {"other_arguments"}
+        others = {name: value for name, value in given.items() if name not in own}
+        changes = {name: value for name, value in given.items() if name in own}
+        return replace(self, **changes, other_arguments={**self.other_arguments, **others})
 
     def arguments(self, output_dir: str | Path, **others: Any) -> ElasticTrainingArguments:
         """Gives the arguments of the common training.
@@ -120,7 +145,6 @@ class TrainingSettings:
             "logging_steps": 10,
             "train_sampling_strategy": "group_by_length",
             "report_to": "none",
-            "dataloader_pin_memory": torch.accelerator.is_available(),
         }
         return ElasticTrainingArguments(output_dir=str(output_dir), **{**values, **self.other_arguments, **others})
 
@@ -268,13 +292,10 @@ def _check_keys(where: str, values: Mapping[str, Any], known: Iterable[str]) -> 
             raise ValueError(f"Unknown key {key!r} in {where}: possible are {', '.join(known)}.")
 
 
-def _check_type(name: str, value: Any, kind: Any) -> None:
-    # An integer is a number, but a boolean is neither.
-    mappings = {dict[str, float]: (dict,), dict[str, Any]: (dict,)}
-    accepted = {float: (int, float), int | None: (int, type(None)), **mappings}.get(kind, (kind,))
-    if isinstance(value, bool) or not isinstance(value, accepted):
-        expected = kind.__name__ if isinstance(kind, type) else str(kind)
-        hint = " (YAML needs a dot in 1.0e-4)" if kind is float and isinstance(value, str) else ""
-        raise TypeError(f"{name}={value!r}: expected {expected}, got {type(value).__name__}{hint}.")
-    if kind is float and not math.isfinite(value):
-        raise ValueError(f"{name}={value} is not finite: give an ordinary number.")
+@cache
+def _argument_kinds() -> dict[str, Any]:
+    """The types of the training arguments by name."""
+    kinds = get_type_hints(ElasticTrainingArguments)
+    # What a command line takes for a flag without a value, such as `fsdp`, is a value too.
+    flags = {argument.name: argument.metadata.get("const") for argument in fields(ElasticTrainingArguments)}
+    return {name: kinds[name] if flag is None else kinds[name] | type(flag) for name, flag in flags.items()}

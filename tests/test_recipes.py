@@ -1,9 +1,12 @@
 """Recipes: those that ship, and each way in which one can be wrong."""
 
+import dataclasses
+import re
+
 import pytest
 import yaml
 
-from hf_elastic import ElasticConfig, ElasticForSequenceClassification, SubnetConfig
+from hf_elastic import ElasticConfig, ElasticForSequenceClassification, ElasticTrainingArguments, SubnetConfig
 from hf_elastic.compression.cost import count_parameters
 from hf_elastic.recipes import DEFAULT_SUBNETS, Recipe, TrainingSettings, subnet_configs
 from hf_elastic.resources import hub_configs_folder
@@ -58,13 +61,65 @@ def test_other_training_arguments(tmp_path):
     ("arguments", "message"),
     [
         ({"relation_wieght": 1.0}, "'relation_wieght' is no training argument. Did you mean relation_weight"),
-        ({"temperature": 2.0}, "'temperature' is a setting of its own"),
-        ({"num_train_epochs": 2.0}, "'num_train_epochs' is a setting of its own, or follows from one"),
+        ({"smapling": "joint"}, "'smapling' is no training argument. Did you mean sampling"),
+        ({"output_dir": "out"}, "'output_dir' is no setting. The folder is given as -o"),
+        ({"temperature": 2.0}, "'temperature' is a setting of its own. Give it beside other_arguments"),
+        ({"num_train_epochs": 2.0}, "'num_train_epochs' is the setting 'cotrain_epochs'"),
     ],
 )
 def test_arguments_that_are_none(arguments, message):
     with pytest.raises(ValueError, match=message):
         TrainingSettings(other_arguments=arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("keep_effective_batch", "False", "expected bool, got str (true and false stand without quotes)."),
+        ("log_resources", "false", "expected bool, got str (true and false stand without quotes)."),
+        ("bf16", 1, "expected bool, got int."),
+        ("max_steps", "ten", "expected int, got str."),
+        ("max_steps", 1.5, "expected int, got float."),
+        ("weight_decay", "1e-4", "expected float, got str (YAML needs a dot in 1.0e-4, and no quotes)."),
+        ("data_seed", "x", "expected int or None, got str."),
+        (
+            "eval_strategy",
+            False,
+            "expected str, got bool (YAML reads no, off, yes and on as booleans, unless they stand in quotes).",
+        ),
+        ("label_names", "labels", "expected list or None, got str."),
+        ("lr_scheduler_kwargs", 3, "expected dict or str or None, got int."),
+    ],
+)
+def test_arguments_of_another_type(name, value, message):
+    whole = re.escape(f"other_arguments: {name}={value!r}: {message}")
+    with pytest.raises(TypeError, match=whole):
+        TrainingSettings(other_arguments={name: value})
+    with pytest.raises(TypeError, match=whole):
+        Recipe.from_dict({**SMALLEST, "fast": {"other_arguments": {name: value}}})
+
+
+def test_every_training_argument_may_have_its_default(tmp_path):
+    own = {field.name for field in dataclasses.fields(TrainingSettings)}
+    without = {*own, "output_dir", "num_train_epochs", "per_device_train_batch_size"}
+    arguments = {
+        field.name: field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        for field in dataclasses.fields(ElasticTrainingArguments)
+        if field.name not in without
+    }
+    args = TrainingSettings(other_arguments=arguments).arguments(tmp_path)
+    assert args.logging_steps == 500
+    TrainingSettings(other_arguments={"fsdp": True, "max_minutes": 5, "layer_map": {"1": 2}, "report_to": ["none"]})
+
+
+def test_arguments_that_are_settings_of_their_own_become_those():
+    settings = TrainingSettings(other_arguments={"bf16": True, "relation_weight": 0.5})
+    given = {"sampling": "joint", "subnet_weights": {"small": 2.0}, "relation_weight": 1.0}
+    assert settings.with_arguments(given) == TrainingSettings(
+        sampling="joint", subnet_weights={"small": 2.0}, other_arguments={"bf16": True, "relation_weight": 1.0}
+    )
+    with pytest.raises(TypeError, match="sampling=None: expected str, got NoneType"):
+        settings.with_arguments({"sampling": None})
 
 
 def test_only_given_settings_are_updated():

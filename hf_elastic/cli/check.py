@@ -25,6 +25,7 @@ def check(
     if output_dir is not None:
         check_output_dir(output_dir, overwrite)
     from ..classification import prepare_text_classifier
+    from ..training.finetuning import finetuning_arguments
     from ..training.preflight import check_training
     from ..training.trainer import ElasticTrainer
 
@@ -33,8 +34,10 @@ def check(
         prepared = prepare_text_classifier(
             inputs.source, inputs.data, inputs.settings, folder, inputs.sizes, show_phase
         )
+        if inputs.settings.finetune_epochs:
+            finetuning_arguments(prepared.arguments["args"], inputs.settings.finetune_epochs)
         show_phase("check")
-        report = check_training(ElasticTrainer(**prepared), steps, quick)
+        report = check_training(ElasticTrainer(**prepared.arguments), steps, quick)
     show_table(report.table(), texts=("verdict", "seen"))
     if inputs.settings.finetune_epochs and not quick:
         console.print("The fine-tuning of the full model and the ranking before the common training come on top.")

@@ -79,11 +79,11 @@ def parse_subnet(definition: str) -> tuple[str, dict[str, float]]:
     return name, multipliers
 
 
-def read_arguments(definitions: Sequence[str] | None) -> dict[str, Any] | None:
+def read_arguments(definitions: Sequence[str] | None) -> dict[str, Any]:
     """Reads training arguments, each `name=value` with a value as in YAML.
 
     Returns:
-        The values by name, or None if there are none.
+        The values by name.
 
     Raises:
         typer.BadParameter: If a text has another form.
@@ -97,7 +97,7 @@ def read_arguments(definitions: Sequence[str] | None) -> dict[str, Any] | None:
             values[name.strip()] = yaml.safe_load(value)
         except yaml.YAMLError:
             values[name.strip()] = value
-    return values or None
+    return values
 
 
 def choose_sizes(

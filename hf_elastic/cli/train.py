@@ -23,7 +23,11 @@ def train(
         typer.Option(help="Check data, sizes and evaluation first; `hf-elastic check` also trains a little."),
     ] = True,
 ) -> None:
-    """Train all sizes in one run: fine-tune the full model, rank its units, train the sizes together, evaluate."""
+    """Train all sizes in one run: fine-tune the full model, rank its units, train the sizes together, evaluate.
+
+    The output folder gets the supernet, its scores, and what the training logged (training_log.json). Checkpoints
+    that other arguments ask for serve the training (best model, rollback) and are gone after it.
+    """
     check_output_dir(output_dir, overwrite)
     from ..classification import describe_training, train_text_classifier
 
@@ -35,11 +39,14 @@ def train(
     )
     run.save(output_dir)
     scored_on = "validation" if data.test is None else "test"
-    described = {"settings": describe_training(settings, run), "run": run.trainer.run_record}
+    described = {"settings": describe_training(settings, run), "run": run.record}
     replace(inputs.details, dataset_split=scored_on, **described).save(output_dir)
-    show_table(metric_rows(run.scores), f"Scores on the {len(run.trainer.eval_dataset)} rows of the {scored_on} data")
+    show_table(metric_rows(run.scores), f"Scores on the {len(run.scored_dataset)} rows of the {scored_on} data")
+    if run.outcome.ending:
+        console.print(run.outcome.ending)
     console.print(
-        f"The supernet lies in {output_dir}; `hf-elastic export {output_dir} -o family` makes a family of it."
+        f"The supernet lies in {output_dir}, beside it what the training logged (training_log.json). "
+        f"`hf-elastic export {output_dir} -o family` makes a family of it."
     )
 
 

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -77,7 +77,12 @@ class TrainingOptions:
     seed: Annotated[int | None, typer.Option(help="Seed of everything that is drawn. (default: 42)")] = None
     argument: Annotated[
         list[str] | None,
-        typer.Option("--argument", "-a", help="Any other training argument, as NAME=VALUE. Repeat it."),
+        typer.Option(
+            "--argument",
+            "-a",
+            help="Any other training argument, as NAME=VALUE, in YAML: those of transformers.TrainingArguments, and "
+            "of the classes that help(hf_elastic.ElasticTrainingArguments) names. Repeat it.",
+        ),
     ] = None
 
     def read(self) -> TrainingInputs:
@@ -96,8 +101,9 @@ class TrainingOptions:
             rank_examples=self.rank_examples,
             train_rows=self.train_rows,
             seed=self.seed,
-            other_arguments=read_arguments(self.argument),
         )
+        settings = settings.with_arguments(_without_options(read_arguments(self.argument)))
+        settings.arguments("unused")  # says what does not go together before the data are read
         sizes = choose_sizes(self.subnet, known.subnets if known else None, self.source)
         console.print(f"Sizes: {', '.join(sizes or named_subnets(self.source))}.")
         labelled = read_data(
@@ -114,6 +120,23 @@ class TrainingOptions:
         )
         details = known.card if known else TrainingDetails(dataset=Path(self.data).name)
         return TrainingInputs(self.source, labelled, settings, sizes, details)
+
+
+def _without_options(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Gives training arguments as they are.
+
+    Raises:
+        typer.BadParameter: If one of them has an option of its own.
+    """
+    from ..recipes import RENAMED_ARGUMENTS, TrainingSettings
+
+    settings = {setting.name for setting in fields(TrainingSettings)}
+    options = {option.name for option in fields(TrainingOptions)} & settings | {"output_dir"}
+    for name in arguments:
+        option = RENAMED_ARGUMENTS.get(name, name)
+        if option in options:
+            raise typer.BadParameter(f"--argument {name}: give it as --{option.replace('_', '-')}.")
+    return arguments
 
 
 def takes_training_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -12,6 +12,7 @@ from ..modeling import modeling_elastic
 from ..modeling.configuration_elastic import AUTO_MAP, ElasticConfig
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
 from .copies import load_copies
+from .load import load_with_head
 from .sources import START_AND_END, Head, Source, UnsupportedSourceError, find_source
 
 logger = logging.get_logger(__name__)
@@ -106,7 +107,7 @@ def _load(name: str, task: str | None, kwargs: dict[str, Any]) -> PreTrainedMode
     else:
         class_name = _class_for(source, task or "feature-extraction")
     source.elastic_config(config, _find_head(source, class_name))
-    return getattr(transformers, class_name).from_pretrained(name, **kwargs)
+    return load_with_head(getattr(transformers, class_name), name, **kwargs)
 
 
 def _with_head(model: PreTrainedModel, task: str | None, kwargs: dict[str, Any]) -> PreTrainedModel:

@@ -6,6 +6,7 @@ import re
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from ..resources import model_cards_folder
+from .changed_arguments import changed_arguments
 from .formats import CHECKPOINT_FORMAT
 from .heads import HEADS
 from .manifest import SUPERNET_NAME, Manifest, Member
@@ -150,7 +151,13 @@ def _training_data(manifest: Manifest) -> str:
         name = details.dataset
     if name is None:
         return details.training_data or "The training data was not recorded."
-    return f"Trained on {name}. {details.training_data or 'How many rows of it were used was not recorded.'}"
+    return f"Trained on {name}. {details.training_data or _training_rows(manifest)}"
+
+
+def _training_rows(manifest: Manifest) -> str:
+    run = manifest.details.run
+    rows = run.data["train"].rows if run is not None and "train" in run.data else None
+    return "How many rows of it were used was not recorded." if rows is None else f"{rows} rows of it were used."
 
 
 def _source(manifest: Manifest) -> str:
@@ -177,6 +184,8 @@ def _run(manifest: Manifest) -> str:
             rows.append(f"| {' | '.join(table_cell(cell) for cell in cells)} |")
         parts.append("\n".join(rows))
     if run.arguments:
+        changed = [f"`{name}={json.dumps(value)}`" for name, value in changed_arguments(run.arguments).items()]
+        parts.append(f"Arguments that differ from the defaults: {', '.join(changed) or 'none'}.")
         arguments = json.dumps(run.arguments, indent=2, ensure_ascii=False)
         summary = "<summary>All training arguments but private ones</summary>"
         parts.append(f"<details>\n{summary}\n\n```json\n{arguments}\n```\n\n</details>")

@@ -559,7 +559,7 @@ class ElasticForSequenceClassification(ElasticPreTrainedModel):
         loss = None
         if labels is not None:
             loss = self._loss(logits, labels, num_items_in_batch)
-            loss = add_auxiliary_loss(loss, outputs, labels.numel(), num_items_in_batch)
+            loss = add_auxiliary_loss(loss, outputs, (labels != -100).sum(), num_items_in_batch)
         return SequenceClassifierOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )
@@ -772,7 +772,7 @@ class ElasticForMultipleChoice(ElasticPreTrainedModel):
         loss = None
         if labels is not None:
             loss = fixed_cross_entropy(logits.float(), labels, num_items_in_batch)
-            loss = add_auxiliary_loss(loss, outputs, labels.numel(), num_items_in_batch)
+            loss = add_auxiliary_loss(loss, outputs, (labels != -100).sum(), num_items_in_batch)
         return MultipleChoiceModelOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )

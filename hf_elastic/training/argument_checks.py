@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from enum import Enum
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 
 def check_number(name: str, value: Any) -> None:
@@ -38,3 +40,56 @@ def check_whole_number(name: str, value: Any, smallest: int = 0) -> None:
     """Raises ValueError unless a value is a whole number that is not too small."""
     if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
         raise ValueError(f"{name}={value!r} is not possible. Give a whole number, {smallest} or more.")
+
+
+def check_type(name: str, value: Any, kind: Any) -> None:
+    """Raises TypeError unless a value has an annotated type; a whole number is a number, and a boolean is neither.
+
+    Args:
+        name: What the error calls the value.
+        value: The value, such as YAML gives it. What a container holds is not looked at.
+        kind: The annotation.
+    """
+    if _has_type(value, kind):
+        return
+    hint = ""
+    if isinstance(value, str) and _has_type(0.0, kind) and _is_number(value):
+        hint = " (YAML needs a dot in 1.0e-4, and no quotes)"
+    elif isinstance(value, str) and _has_type(True, kind):
+        hint = " (true and false stand without quotes)"
+    elif isinstance(value, bool) and _has_type("", kind):
+        hint = " (YAML reads no, off, yes and on as booleans, unless they stand in quotes)"
+    expected = " or ".join(_type_names(kind))
+    raise TypeError(f"{name}={value!r}: expected {expected}, got {type(value).__name__}{hint}.")
+
+
+def _has_type(value: Any, kind: Any) -> bool:
+    origin, options = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return any(_has_type(value, option) for option in options)
+    if origin is Literal:
+        return value in options
+    if kind is Any or isinstance(value, bool):
+        return kind in (Any, bool)
+    return isinstance(value, int | float if kind is float else origin or kind)
+
+
+def _type_names(kind: Any) -> list[str]:
+    """Names of the types that a value may have, without those that text stands for."""
+    origin, options = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return [name for option in options for name in _type_names(option)]
+    if origin is Literal:
+        return [repr(option) for option in options]
+    kind = origin or kind
+    if issubclass(kind, Enum):
+        return []
+    return ["None" if kind is NoneType else kind.__name__]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

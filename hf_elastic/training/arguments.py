@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import torch
 from transformers import TrainingArguments
 
 from .co_training_arguments import CoTrainingArguments
@@ -24,16 +25,22 @@ class ElasticTrainingArguments(
 ):
     """[`~transformers.TrainingArguments`] for a supernet.
 
-    Every mechanism can be switched on by itself; the arguments are described where they belong:
+    Every mechanism can be switched on by itself. Meaning, defaults and papers of its arguments are in the docstring of
+    the class that they belong to:
 
-    - [`CoTrainingArguments`]: which subnets a step runs, and how their gradients come together.
-    - [`DistillationArguments`]: what a subnet learns from others, and how much of it.
-    - [`TeacherArguments`]: how several teachers become one, and how they run.
-    - [`OptimizationArguments`]: learning rates by depth, clipping, averages of the weights.
-    - [`ResourceArguments`]: memory, time and compute that the training may take.
-    - [`StabilityArguments`]: what becomes of bad steps, and how closely the training is watched.
+    - `hf_elastic.training.co_training_arguments.CoTrainingArguments`: which subnets a step runs, and how their
+      gradients come together.
+    - `hf_elastic.training.distillation_arguments.DistillationArguments`: what a subnet learns from others, and how
+      much of it.
+    - `hf_elastic.training.teacher_arguments.TeacherArguments`: how several teachers become one, and how they run.
+    - `hf_elastic.training.optimization_arguments.OptimizationArguments`: learning rates by depth, clipping, averages
+      of the weights.
+    - `hf_elastic.training.resource_arguments.ResourceArguments`: memory, time and compute that the training may take.
+    - `hf_elastic.training.stability_arguments.StabilityArguments`: what becomes of bad steps, and how closely the
+      training is watched.
 
-    `ddp_find_unused_parameters` is always False, because the trainer gives every parameter a gradient itself.
+    `ddp_find_unused_parameters` is always False, because the trainer gives every parameter a gradient itself, and
+    `dataloader_pin_memory` is where there is no accelerator.
 
     Args:
         restore_callback_states_from_checkpoint (`bool`, defaults to `True`):
@@ -64,5 +71,7 @@ class ElasticTrainingArguments(
             )
         self.ddp_find_unused_parameters = False
         super().__post_init__()
+        # The loader warns of each training that asks for it in vain.
+        self.dataloader_pin_memory = self.dataloader_pin_memory and torch.accelerator.is_available()
         self.check_resources()
         self.check_stability()

@@ -4,27 +4,34 @@ What is distinctive: each mechanism is a callback or a function of its own. Here
 surround an evaluation or a checkpoint, to clip, and to judge a step before the optimizer takes it.
 """
 
+import copy
 import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
-from transformers import PreTrainedModel, Trainer
+from transformers import PreTrainedModel, Trainer, TrainerCallback
 from transformers.trainer_utils import EvalLoopOutput, TrainOutput, unwrap_peft_model
 
 from .arguments import ElasticTrainingArguments
-from .callbacks import callbacks_for, find_callback, find_callbacks
+from .callbacks import callbacks_for, find_callback, find_callbacks, replace_callbacks
 from .clipping import PercentileClipping, clip_adaptively, clippable_parameters
 from .complete_checkpoints import choose_checkpoint
-from .growing_batches import check_growing_data, make_growing_dataloader
+from .growing_batches import (
+    AdaptBatchSize,
+    check_growing_data,
+    check_growing_schedule,
+    make_growing_dataloader,
+)
 from .loss_guard import LossGuard
+from .optimizer_checks import check_given_optimizer, planned_schedule
 from .parameter_groups import with_parameter_groups
 from .provenance import RunRecord
 from .sharding import check_launch, check_tied_weights
 from .stored_callback import StoredCallback
 from .training_statistics import TrainingStatistics
-from .weight_averaging import WeightAveraging
+from .weight_averaging import WeightAveraging, load_training_weights
 
 
 class BaseTrainer(Trainer):
@@ -42,19 +49,36 @@ class BaseTrainer(Trainer):
     def __init__(self, *positional: Any, **keywords: Any) -> None:
         self._run_record: RunRecord | None = None
         super().__init__(*positional, **keywords)
-        for callback in callbacks_for(self.args):
-            self.add_callback(callback)
-        if self.args.statistics_steps:
-            self.add_callback(TrainingStatistics(self.args.statistics_steps, self.log))
+        # The classes of the callbacks that the arguments have asked for; None where they are not to be asked.
+        self._own_callbacks: set[type[TrainerCallback]] | None = set()
+        self._renew_callbacks()
 
     def _validate_args(self) -> None:
+        if not self.args.keep_effective_batch:
+            check_growing_data(self.train_dataset)
+            check_growing_schedule(planned_schedule(self))
         super()._validate_args()
         check_launch(self)
         check_tied_weights(unwrap_peft_model(self.model))
         if self.is_deepspeed_enabled:
             self.args.check_deepspeed()
-        if not self.args.keep_effective_batch:
-            check_growing_data(self.train_dataset)
+        check_given_optimizer(self)
+
+    def _make_callbacks(self) -> list[TrainerCallback]:
+        """Makes the callbacks that the arguments ask for as they are now."""
+        steps = self.args.statistics_steps
+        statistics = [TrainingStatistics(steps, self.log)] if steps else []
+        return [*callbacks_for(self.args, self._training_progress), *statistics]
+
+    def _renew_callbacks(self) -> None:
+        if self._own_callbacks is None:
+            return
+        for statistics in find_callbacks(self, TrainingStatistics):
+            statistics.forget()  # a training that broke off left its hooks
+        removed = self._own_callbacks - {type(callback) for callback in self.callback_handler.callbacks}
+        callbacks = [callback for callback in self._make_callbacks() if type(callback) not in removed]
+        replace_callbacks(self, self._own_callbacks, callbacks)
+        self._own_callbacks = removed | {type(callback) for callback in callbacks}
 
     @property
     def run_record(self) -> RunRecord:
@@ -70,6 +94,11 @@ class BaseTrainer(Trainer):
             resume_from_checkpoint = choose_checkpoint(self.args.output_dir, self.accelerator)
         return super().train(resume_from_checkpoint, **keywords)
 
+    def _inner_training_loop(self, *positional: Any, **keywords: Any) -> TrainOutput:
+        # Those of an earlier training have its state, and arguments may have been changed since.
+        self._renew_callbacks()
+        return super()._inner_training_loop(*positional, **keywords)
+
     def get_train_dataloader(self) -> DataLoader:
         """The parent's loader, or one whose batches may grow."""
         if self.args.keep_effective_batch:
@@ -81,6 +110,19 @@ class BaseTrainer(Trainer):
             collator = self._get_collator_with_removed_columns(collator, description="training")
         settings = {"collate_fn": collator, "num_workers": self.args.dataloader_num_workers}
         return make_growing_dataloader(dataset, self.args, self.accelerator, **settings)
+
+    def set_initial_training_values(self, args: ElasticTrainingArguments, dataloader: DataLoader) -> tuple[Any, ...]:
+        """The parent's, where batches that grow have as many steps as if they did not."""
+        if not args.keep_effective_batch and args.max_steps <= 0:
+            args = copy.copy(args)
+            args.max_steps = args.most_steps()
+        return super().set_initial_training_values(args, dataloader)
+
+    def _training_progress(self) -> float:
+        """The share of the training that is done, in [0, 1]: of its examples where batches grow, else of its steps."""
+        if (growing := find_callback(self, AdaptBatchSize)) is not None:
+            return min(growing.examples / self.args.max_examples, 1.0)
+        return min(self.state.global_step / self.state.max_steps, 1.0)
 
     def get_optimizer_cls_and_kwargs(
         self, args: ElasticTrainingArguments, model: PreTrainedModel | None = None
@@ -99,7 +141,8 @@ class BaseTrainer(Trainer):
         if self.args.adaptive_clipping:
             clip_adaptively(clippable_parameters(self.model), self.args.adaptive_clipping)
         if percentile is not None:
-            limit = min(limit, percentile.limit(norm))
+            settings = self.args.percentile_clipping, self.args.percentile_window
+            limit = min(limit, percentile.limit(norm, *settings))
         if limit < math.inf:
             self._mixed_mesh_grad_norm(model, limit)
         return norm
@@ -137,5 +180,9 @@ class BaseTrainer(Trainer):
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
-        for callback in find_callbacks(self, StoredCallback) if checkpoint is not None else ():
+        if checkpoint is None:
+            return
+        for callback in find_callbacks(self, StoredCallback):
             callback.load(checkpoint, self.model)
+        if find_callback(self, WeightAveraging) is None:
+            load_training_weights(checkpoint, self.model)

@@ -86,7 +86,8 @@ class AdaptMicroBatchSize(ResourceCallback):
     """Adapts how many rows of a batch run at once; the batch, its gradients and the schedule stay as they are.
 
     Reads `micro_batch_size` (where it begins, all rows by default) and `memory_threshold` from the training arguments.
-    The process with the least memory left decides for all.
+    The process with the least memory left decides for all. A resumed training goes on with the size that it had come
+    to, unless it is given another `micro_batch_size` than before: then it begins there, and forgets what failed.
 
     Args:
         size (`int`, *optional*):
@@ -95,23 +96,34 @@ class AdaptMicroBatchSize(ResourceCallback):
             Likewise.
         steps_below (`int`, defaults to 0):
             Likewise.
+        begun_at (`int`, *optional*):
+            The `micro_batch_size` that it began with, likewise.
 
     Attributes:
         rule ([`MicroBatchSize`]): Its `size` is what the next step runs at once.
     """
 
-    def __init__(self, size: int | None = None, failed: int | None = None, steps_below: int = 0) -> None:
+    def __init__(
+        self,
+        size: int | None = None,
+        failed: int | None = None,
+        steps_below: int = 0,
+        begun_at: int | None = None,
+    ) -> None:
         self.rule = MicroBatchSize(size or 0, failed, steps_below)
+        self.begun_at = begun_at
         self._examples = 0
 
     def state(self) -> dict[str, Any]:
-        return {"args": asdict(self.rule), "attributes": {}}
+        return {"args": {**asdict(self.rule), "begun_at": self.begun_at}, "attributes": {}}
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         super().on_train_begin(args, state, control, **kwargs)
-        self.rule.size = self.rule.size or args.micro_batch_size or args.train_batch_size
+        given = args.micro_batch_size
+        if not self.rule.size or given not in (None, self.begun_at):
+            self.rule, self.begun_at = MicroBatchSize(given or args.train_batch_size), given
 
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any

@@ -4,12 +4,9 @@ from typing import Any
 
 from transformers import TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
-from transformers.utils import logging
 
 from .processes import any_process
 from .resource_callback import TimedCallback
-
-logger = logging.get_logger(__name__)
 
 
 class TrainingBudget(TimedCallback):
@@ -43,10 +40,15 @@ class TrainingBudget(TimedCallback):
         # Clocks differ: the processes do not pass a limit at the same step.
         if not any_process(over_time or over_examples, args.device):
             return
-        logger.info(
-            f"The budget ends the training at step {state.global_step}, after {self.seconds / 60:.1f} minutes and "
-            f"{self.examples} examples."
-        )
+        # Batches that may grow are counted in examples: then these are no limit, but the length of the training.
+        if args.keep_effective_batch or not over_examples:
+            limits = [f"{name}={getattr(args, name)}" for name in ("max_minutes", "max_examples")]
+            self.note_ending(
+                f"{' and '.join(limit for limit in limits if not limit.endswith('None'))} ended the training at step "
+                f"{state.global_step} of {state.max_steps}, after {self.seconds / 60:.1f} minutes and {self.examples} "
+                "examples.",
+                state,
+            )
         control.should_training_stop = control.should_log = True
         # With the other strategies, transformers evaluates and saves at the end of the epoch, which this stops.
         if args.eval_strategy == IntervalStrategy.STEPS and args.eval_delay <= state.global_step:

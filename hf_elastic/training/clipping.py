@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
-from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import unwrap_peft_model
 
 from .parameter_groups import find_encoder
+from .step_statistics import StepStatistics
 
 
 @torch.no_grad()
@@ -69,53 +68,49 @@ def clippable_parameters(model: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in model.parameters() if parameter.requires_grad and parameter not in last]
 
 
-class PercentileClipping(TrainerCallback, ExportableState):
+class PercentileClipping(StepStatistics):
     """Limits the norm of the whole gradient to a percentile of the latest norms.
 
     A callback only so that checkpoints hold the norms, and a training begins without them: the trainer asks for the
-    limit, once per optimizer step, with the norm of the gradients that all processes have averaged.
+    limit, once per optimizer step, with the norm of the gradients that all processes have averaged. The settings are
+    no part of the state, so that a resumed training may go on with others.
 
-    Args:
-        percentile (`float`):
-            Percentile of the norms, in (0, 100]; 10 in the paper.
-        window (`int`, defaults to 100):
-            How many of the latest norms count, the present one among them. The paper takes all.
+    Attributes:
+        norms (`list[float]`): The latest norms.
 
     References:
         Seetharaman et al. 2020, AutoClip: Adaptive Gradient Clipping for Source Separation Networks,
         https://arxiv.org/abs/2007.14469
     """
 
-    def __init__(self, percentile: float, window: int = 100) -> None:
-        self.percentile, self.window = percentile, window
+    def __init__(self) -> None:
         self.norms: list[float] = []
+        self._norms_before: list[float] = []
 
-    def limit(self, norm: Tensor | float) -> float:
+    def limit(self, norm: Tensor | float, percentile: float, window: int = 100) -> float:
         """Takes down the norm of a step's gradient.
 
         Args:
             norm (`Tensor` or `float`):
                 The norm before clipping. One that is not finite does not count.
+            percentile (`float`):
+                Percentile of the norms, in (0, 100]; 10 in the paper.
+            window (`int`, defaults to 100):
+                How many of the latest norms count, the present one among them. The paper takes all.
 
         Returns:
             `float`: What the norm is to be clipped to; infinity before the first finite one.
         """
-        norm = float(norm)
-        if math.isfinite(norm):
-            self.norms = [*self.norms, norm][-self.window :]
-        return float(np.percentile(self.norms, self.percentile)) if self.norms else math.inf
+        norm, self._norms_before = float(norm), self.norms
+        known = [norm] if math.isfinite(norm) else []
+        self.norms = [*self.norms, *known][-window:]
+        return float(np.percentile(self.norms, percentile)) if self.norms else math.inf
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        if state.global_step == 0:
-            self.norms = []
+    def forget_step(self) -> None:
+        self.norms = self._norms_before
 
     def state(self) -> dict[str, Any]:
-        return {
-            "args": {"percentile": self.percentile, "window": self.window},
-            "attributes": {"norms": self.norms},
-        }
+        return {"args": {}, "attributes": {"norms": self.norms}}
 
 
 def _unit_norms(tensor: Tensor) -> Tensor:

@@ -25,23 +25,24 @@ class CoTrainingArguments:
         subnet_weighting (`str`, defaults to `"uniform"`):
             What these weights are multiplied by: `"uniform"` (1), `"toward_largest"` (from 1 for all to weights in
             the ratio of the sizes' ranks, as the training goes on) or `"by_loss"` (the ratio of a subnet's loss to
-            the mean of all, so that sizes which lag behind count more).
+            the mean of all, so that sizes which lag behind count more). The last two are this project's own.
         subnet_max_lengths (`dict[str, int]` or `str`, *optional*):
             Number of tokens that the inputs of a subnet are cut to in training, by name; for heads that give one
             prediction for a text.
         core_gradient_scale (`float`, defaults to 1.0):
             Factor of what a smaller subnet adds to the gradient of the weights that it shares with the largest one of
-            the step; the head is left out. Below 1 it disturbs the larger ones less.
+            the step; the head is left out. Below 1 it disturbs the larger ones less. This project's own.
         gradient_conflicts (`str`, defaults to `"add"`):
             How gradients of the subnets of a step come together: `"add"`, or in a way that lets them conflict less:
             `"pcgrad"` (Yu et al. 2020, https://arxiv.org/abs/2001.06782) or `"upgrad"` (Quinton and Rey 2024,
-            https://arxiv.org/abs/2406.16232). The latter need `pip install torchjd` and the memory of one more
-            gradient per subnet.
+            https://arxiv.org/abs/2406.16232). The latter need `pip install "hf_elastic[surgery]"` and the memory of
+            one more gradient per subnet.
         layer_drop (`float`, defaults to 0.0):
             How likely each layer of a subnet is left out of a step (LayerDrop; Fan et al. 2020,
             https://arxiv.org/abs/1909.11556), which prepares a model for sizes of fewer layers.
         group_penalty (`float`, defaults to 0.0):
-            Strength of the group lasso on the heads and neurons of the encoder, see [`GroupLasso`].
+            Strength of the group lasso on the heads and neurons of the encoder (Wen et al. 2016,
+            https://arxiv.org/abs/1608.03665), see [`GroupLasso`].
     """
 
     sampling: str = field(

@@ -12,7 +12,8 @@ def scaled_gradients(parameters: Iterable[Tensor], factor: float) -> Iterator[No
 
     A smaller subnet's gradient on the weights that it shares with larger ones helps it at their cost, as all sizes
     pull at the same weights. A factor below 1 weighs this in favour of the larger ones, but leaves the subnet's own
-    part, such as the head, its full gradient; a smaller weight of its loss would slow down both.
+    part, such as the head, its full gradient; a smaller weight of its loss would slow down both. The rule is this
+    project's own.
 
     Args:
         parameters: The weights that are shared; those without a gradient are left alone.

@@ -7,7 +7,7 @@ def is_detached(name: str, step: int, probability: float, interval: int, seed: i
     """Tells whether a subnet is detached from what it learns from, for the time being.
 
     A student that is always led by its teacher may depend on it. Dropping the signal now and then, like dropout drops
-    a unit, makes it find the labels by itself as well.
+    a unit, makes it find the labels by itself as well. The rule is this project's own.
 
     Args:
         name: Name of the subnet. Each is drawn by itself.

@@ -27,18 +27,27 @@ Batch = Mapping[str, Any]
 
 
 class UnitCounts(NamedTuple):
-    """Number of units of each kind in one accumulated batch: what the summed losses are divided by."""
+    """Number of units of each kind in one accumulated batch: what the summed losses are divided by.
+
+    Args:
+        examples: All examples.
+        sequences: Rows of tokens that features are compared on: one per example, or one per choice of it.
+        tokens: Their tokens.
+        labels: Labels that are not -100; all examples where there are none.
+    """
 
     examples: Tensor
+    sequences: Tensor
     tokens: Tensor
     labels: Tensor
 
     @classmethod
-    def of(cls, batch: Batch) -> "UnitCounts":
-        """Counts the examples, the non-padding tokens and the labels of a (micro-)batch."""
-        mask, labels = token_mask(batch), batch.get("labels")
-        examples = torch.tensor(len(mask), device=mask.device)
-        return cls(examples, mask.sum(), examples if labels is None else (labels != IGNORED_LABEL).sum())
+    def of(cls, batch: Batch, problem_type: str | None = None) -> "UnitCounts":
+        """Counts the units of a (micro-)batch; the problem type is what [`feature_mask`] takes."""
+        mask, labels = feature_mask(batch, problem_type), batch.get("labels")
+        examples = torch.tensor(len(token_mask(batch)), device=mask.device)
+        known = examples if labels is None else (labels != IGNORED_LABEL).sum()
+        return cls(examples, mask.any(dim=-1).sum(), mask.sum(), known)
 
 
 class Observation(NamedTuple):
@@ -81,9 +90,9 @@ def prediction_loss(
 ) -> Tensor:
     """Loss of a student's predictions against those that it learns from.
 
-    Of classes the divergence, or what `output_loss` says; per labelled token where the logits are per token; over the
-    non-padding positions for the start and end of a span; per label for several labels; squared difference for
-    regression.
+    Of classes the divergence, or what `output_loss` says, where there is a label: of an example, or of a token where
+    the logits are per token. Over the non-padding positions for the start and end of a span; per label for several
+    labels; squared difference for regression.
 
     Args:
         student: Logits of the student, two of a head for spans.
@@ -117,9 +126,10 @@ def _objective_for(
         return partial(logit_mse, normalizer=counts.examples)
     if kind == "labels":
         return partial(binary_kl, temperature=temperature, normalizer=counts.examples)
-    if logits[0].dim() == 3:
-        return partial(of_classes, normalizer=counts.labels, mask=batch["labels"] != IGNORED_LABEL)
-    return partial(of_classes, normalizer=counts.examples)
+    labels = batch.get("labels")
+    if labels is None:
+        return partial(of_classes, normalizer=counts.examples)
+    return partial(of_classes, normalizer=counts.labels, mask=labels.view(logits[0].shape[:-1]) != IGNORED_LABEL)
 
 
 def logits_of(outputs: ModelOutput) -> tuple[Tensor, ...]:
@@ -137,3 +147,19 @@ def token_mask(batch: Batch) -> Tensor:
         return torch.ones_like(batch["input_ids"])
     embeddings = batch["inputs_embeds"]
     return torch.ones(embeddings.shape[:-1], dtype=torch.long, device=embeddings.device)
+
+
+def feature_mask(batch: Batch, problem_type: str | None = None) -> Tensor:
+    """1 for tokens whose features are compared, `[rows, length]`: all, but for those of examples with the label -100.
+
+    A text whose class is unknown is left out of every loss. Tokens without a label in a text that has others are its
+    context, and count.
+
+    Args:
+        batch: Inputs of a model, labels included. Each choice of multiple choice is a row.
+        problem_type: The `config.problem_type` of the model: -100 is a value like any other of a `"regression"`.
+    """
+    mask, labels = token_mask(batch), batch.get("labels")
+    if labels is not None and labels.dim() == 1 and not labels.is_floating_point() and problem_type != "regression":
+        mask = mask * (labels != IGNORED_LABEL).view(-1, *[1] * (mask.dim() - 1))
+    return mask.flatten(end_dim=-2)

@@ -16,7 +16,8 @@ class DistillationArguments:
     """What a subnet learns from: the labels, and other models on the same inputs.
 
     The loss of a subnet is `task_weight * task + distillation_weight * output + hidden_weight * hidden + ...`. A
-    subnet that has nothing to learn from, such as the largest one without teachers, has the task loss alone.
+    subnet that has nothing to learn from, such as the largest one without teachers, has the task loss alone. Logs have
+    that sum as `loss_<subnet>`, and its parts before they are weighted, e.g. `hidden_loss_<subnet>`.
 
     Args:
         inplace_distillation (`bool`, defaults to `True`):
@@ -31,7 +32,8 @@ class DistillationArguments:
         distillation_weight_end (`float`, *optional*):
             The same at the end of the training; as at the start by default.
         distillation_schedule (`str`, defaults to `"constant"`):
-            How both weights get from start to end: `"constant"`, `"linear"` or `"cosine"`.
+            How both weights get from start to end: `"constant"`, `"linear"` or `"cosine"`. The last two need an end
+            of one of the weights, and an end needs one of these.
         output_loss (`str`, defaults to `"kl"`):
             How predictions of classes are compared: `"kl"`, `"cross_entropy"` (the same gradients, but a loss that
             has the entropy of the teacher in it), or `"mse"` of the logits (Ba and Caruana 2014,
@@ -42,11 +44,13 @@ class DistillationArguments:
         temperature_end (`float`, *optional*):
             The same at the end of the training; as at the start by default.
         temperature_schedule (`str`, defaults to `"constant"`):
-            How the temperature gets from start to end: `"constant"`, `"linear"` or `"cosine"`.
+            How the temperature gets from start to end: `"constant"`, `"linear"` or `"cosine"`. The last two need
+            `temperature_end`, which needs one of these.
         hidden_weight (`float`, defaults to 0.1):
             Weight of the loss against hidden states; 0 switches it off, and with it their computation.
         hidden_loss (`str`, defaults to `"mse"`):
-            How hidden states are compared: `"mse"`, `"cosine"` or `"contrastive"`.
+            How hidden states are compared: `"mse"`, `"cosine"` or `"contrastive"` (Tian et al. 2020,
+            https://arxiv.org/abs/1910.10699).
         embedding_weight (`float`, defaults to 0.0):
             Weight of the squared difference of the embeddings' outputs.
         attention_weight (`float`, defaults to 0.0):
@@ -63,7 +67,7 @@ class DistillationArguments:
             are compared evenly.
         detachment_probability (`float`, defaults to 0.0):
             How likely it is that a subnet has nothing to learn from for `detachment_interval` steps, so that it does
-            not come to lean on it.
+            not come to lean on it. This project's own.
         detachment_interval (`int`, defaults to 1):
             Steps after which that is drawn anew.
     """

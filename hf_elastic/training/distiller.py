@@ -12,7 +12,7 @@ from ..modeling.configuration_elastic import ElasticConfig
 from ..modeling.subnet_elastic import SubnetConfig
 from .arguments import ElasticTrainingArguments
 from .attention_states import AttentionStates, record_attention_states
-from .distillation import Batch, Observation, UnitCounts, prediction_loss, token_mask
+from .distillation import Batch, Observation, UnitCounts, feature_mask, prediction_loss, token_mask
 from .feature_distillation import (
     OF_ATTENTION,
     OF_HIDDEN_STATES,
@@ -88,6 +88,11 @@ class Distiller:
     def reads_attention(self) -> bool:
         """Whether it is recorded what the models attend with."""
         return not self.features.keys().isdisjoint(OF_ATTENTION)
+
+    @property
+    def problem_type(self) -> str | None:
+        """The model's, as far as it can be known before the first batch: of one output it is a regression."""
+        return self.config.problem_type or ("regression" if self.config.num_labels == 1 else None)
 
     def open_caches(self, dataset: Any) -> None:
         """Opens the files that keep what the teachers predict for a dataset, if the arguments name a folder."""
@@ -189,7 +194,7 @@ class Distiller:
         layer_map = self.args.layer_map if is_teacher or self.args.layer_map in LAYER_MAPS else "even"
         theirs = len(source.observation.attention or source.observation.hidden_states[1:])
         pairs = layer_pairs(layer_map, self.config.num_hidden_layers, theirs, kept_layers=layers)
-        mask = token_mask(batch).flatten(end_dim=-2)  # the choices of multiple choice are rows of the features
+        mask = feature_mask(batch, self.problem_type)
         project = partial(self.projections, teacher=source.teacher) if is_teacher and self.projections else _identity
         reference = source.observation.detached(max_length=mask.shape[-1])
         return Comparison(student, reference, pairs, mask, counts, project)

@@ -6,11 +6,8 @@ from typing import Any
 from torch.utils.data import DataLoader
 from transformers import EarlyStoppingCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import has_length
-from transformers.utils import logging
 
 from .resource_callback import ResourceCallback
-
-logger = logging.get_logger(__name__)
 
 
 class CostAwareEarlyStopping(ResourceCallback, EarlyStoppingCallback):
@@ -49,8 +46,8 @@ class CostAwareEarlyStopping(ResourceCallback, EarlyStoppingCallback):
         train_dataloader: DataLoader | None = None,
         **kwargs: Any,
     ) -> None:
+        # Not the other parent's, which checks what the arguments have checked, and warns by a name nobody gave.
         ResourceCallback.on_train_begin(self, args, state, control, **kwargs)
-        EarlyStoppingCallback.on_train_begin(self, args, state, control, **kwargs)
         dataset = train_dataloader.dataset
         batch = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
         self._unit = len(dataset) if has_length(dataset) else batch * state.max_steps
@@ -72,11 +69,13 @@ class CostAwareEarlyStopping(ResourceCallback, EarlyStoppingCallback):
             return
         compute, before = self.history[-1 - args.early_stopping_patience]
         gain = (best - sign * before) / (self.compute - compute)
-        if not gain >= args.early_stopping_min_gain:  # neither is the gain of a metric that never was a number
-            logger.info(
-                f"Step {state.global_step}: {args.metric_for_best_model} gained {gain:.2g} per pass of the full model "
-                f"over the data in {args.early_stopping_patience} evaluations, less than early_stopping_min_gain="
-                f"{args.early_stopping_min_gain}. Stopping."
+        # Neither is the gain of a metric that never was a number. After the last step there is nothing to stop.
+        if not gain >= args.early_stopping_min_gain and state.global_step < state.max_steps:
+            self.note_ending(
+                f"early_stopping_min_gain={args.early_stopping_min_gain} ended the training at step "
+                f"{state.global_step} of {state.max_steps}: {args.metric_for_best_model} gained {gain:.2g} per pass "
+                f"of the full model over the data in {args.early_stopping_patience} evaluations.",
+                state,
             )
             self.early_stopping_patience_counter = self.early_stopping_patience
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from torch.utils.data import DataLoader, Dataset
-from transformers import EvalPrediction, PreTrainedTokenizerBase, Trainer
+from transformers import EvalPrediction, PreTrainedTokenizerBase
 from transformers.trainer_utils import has_length
 from transformers.utils import logging
 
@@ -22,12 +22,19 @@ from ..compression.checks import check_plain_weights
 from ..compression.rank import rank
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
 from .arguments import ElasticTrainingArguments
+from .data_fingerprint import DataFingerprint
+from .finetuning import finetune, finetuning_arguments
+from .outcome import TrainingOutcome
 from .progress import show_loss_only
+from .provenance import RunRecord
 from .trainer import ElasticTrainer
 
 logger = logging.get_logger(__name__)
 
 METRICS_NAME = "metrics.json"
+LOG_NAME = "training_log.json"
+# Arguments of the trainer that say how the model is trained, be it alone or in all sizes.
+_OF_FINETUNING = ("compute_loss_func", "optimizer_cls_and_kwargs")
 
 
 @dataclass(frozen=True)
@@ -36,13 +43,15 @@ class FamilyRun:
 
     Args:
         trainer ([`ElasticTrainer`]): The trainer of all sizes, for further evaluations.
-        metrics (`dict[str, dict[str, float]]`): Metrics on the evaluation data by size; empty without such data.
+        metrics (`dict[str, dict[str, float]]`): Metrics on `scored_dataset` by size; empty without one.
         seconds (`dict[str, float]`): Wall-clock time of each phase by its name.
+        test_dataset (`Dataset`, *optional*): The test data, if there were some.
     """
 
     trainer: ElasticTrainer
     metrics: dict[str, dict[str, float]]
     seconds: dict[str, float]
+    test_dataset: Dataset | None = None
 
     @property
     def model(self) -> ElasticPreTrainedModel:
@@ -54,8 +63,26 @@ class FamilyRun:
         """The metrics without the loss, which says little beside them."""
         return {size: {k: v for k, v in metrics.items() if k != "loss"} for size, metrics in self.metrics.items()}
 
+    @property
+    def scored_dataset(self) -> Dataset | None:
+        """What the metrics are of: the test data, or the evaluation data where there are none."""
+        return self.trainer.eval_dataset if self.test_dataset is None else self.test_dataset
+
+    @property
+    def outcome(self) -> TrainingOutcome:
+        """How far the common training came, and what ended it."""
+        return TrainingOutcome.of(self.trainer)
+
+    @property
+    def record(self) -> RunRecord:
+        """What the common training can be told by and repeated with, and the test data."""
+        record = self.trainer.run_record
+        if self.test_dataset is None:
+            return record
+        return replace(record, data={**record.data, "test": DataFingerprint.of(self.test_dataset)})
+
     def evaluate(self, dataset: Dataset) -> dict[str, dict[str, float]]:
-        """Evaluates every size on other data, such as a test split.
+        """Evaluates every size on other data.
 
         Returns:
             Metrics by size.
@@ -67,18 +94,23 @@ class FamilyRun:
         return _evaluate(self.trainer, dataset)
 
     def save(self, output_dir: str | Path) -> None:
-        """Saves the supernet with its tokenizer, the scores and the record of the run, for an export later.
+        """Saves the supernet with its tokenizer, for an export later.
+
+        Beside it lie the scores (`metrics.json`), the record of the run (`run.json`), and how the common training went
+        (`training_log.json`): how far it came, and all that it logged.
 
         Args:
             output_dir (`str` or `Path`):
                 The folder to write.
         """
         output_dir = Path(output_dir)
-        self.trainer.run_record.save(output_dir)
+        self.record.save(output_dir)
         self.model.save_pretrained(output_dir)
         if self.trainer.processing_class is not None:
             self.trainer.processing_class.save_pretrained(output_dir)
-        (output_dir / METRICS_NAME).write_text(json.dumps(self.scores, indent=2) + "\n", encoding="utf-8")
+        log = {"outcome": self.outcome.to_dict(), "log": self.trainer.state.log_history}
+        for name, values in ((METRICS_NAME, self.scores), (LOG_NAME, log)):
+            (output_dir / name).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 
 
 def train_family(
@@ -89,6 +121,7 @@ def train_family(
     processing_class: PreTrainedTokenizerBase | None = None,
     compute_metrics: Callable[[EvalPrediction], dict[str, float]] | None = None,
     data_collator: Callable[[list[Any]], dict[str, Any]] | None = None,
+    test_dataset: Dataset | None = None,
     finetune_epochs: float = 0.0,
     rank_examples: int = 256,
     on_phase: Callable[[str], None] | None = None,
@@ -101,18 +134,22 @@ def train_family(
         model ([`ElasticPreTrainedModel`]):
             A supernet with a head and with named subnets. It is trained in place.
         args ([`ElasticTrainingArguments`]):
-            How all sizes are trained together. The fine-tuning before it takes the same settings.
+            How all sizes are trained together. The fine-tuning before it takes the same settings, as far as they
+            concern one size, see [`finetuning_arguments`].
         train_dataset (`Dataset`):
             Training data with labels. Units are ranked by a part of it.
         eval_dataset (`Dataset`, *optional*):
-            Data to evaluate on at the end, and during the common training if `args.eval_strategy` says so. One
-            dataset; [`FamilyRun.evaluate`] takes further ones.
+            Data that the common training may look at, to choose a checkpoint or its end by, if `args.eval_strategy`
+            says so. One dataset; [`FamilyRun.evaluate`] takes further ones.
         processing_class (`PreTrainedTokenizerBase`, *optional*):
             The tokenizer; it pads the batches, and is saved with checkpoints.
         compute_metrics (`Callable`, *optional*):
             As [`~transformers.Trainer`] takes it.
         data_collator (`Callable`, *optional*):
             As [`~transformers.Trainer`] takes it. By default rows are padded by `processing_class`.
+        test_dataset (`Dataset`, *optional*):
+            Data to score the sizes on at the end, which no training looks at. By default they are scored on
+            `eval_dataset`.
         finetune_epochs (`float`, defaults to 0):
             Epochs of the full model alone, before the ranking. 0 if the model is fine-tuned already.
         rank_examples (`int`, defaults to 256):
@@ -125,7 +162,8 @@ def train_family(
             Called with the trainer of all sizes before any training, which it stops by raising an error. E.g.
             `lambda trainer: check_training(trainer, quick=True).raise_if_failed()`.
         **trainer_arguments:
-            Other arguments of [`ElasticTrainer`], such as `teachers`.
+            Other arguments of [`ElasticTrainer`], such as `teachers`. The fine-tuning has `compute_loss_func` and
+            `optimizer_cls_and_kwargs` as well.
 
     Returns:
         [`FamilyRun`]: The trained model, the metrics by size, and the time each phase took.
@@ -136,11 +174,16 @@ def train_family(
     """
     _check_amounts(finetune_epochs, rank_examples, train_dataset)
     _check_one_dataset(eval_dataset)
+    _check_one_dataset(test_dataset)
     data = {"train_dataset": train_dataset, "processing_class": processing_class, "data_collator": data_collator}
     evaluation = {"eval_dataset": eval_dataset, "compute_metrics": compute_metrics}
+    finetuning = finetuning_arguments(args, finetune_epochs) if finetune_epochs else None
+    of_model = {name: value for name, value in trainer_arguments.items() if name in _OF_FINETUNING}
     trainer = ElasticTrainer(model, args, **data, **evaluation, **trainer_arguments)
     if rank_examples:
         check_plain_weights(trainer.elastic_model)  # as the ranking does, but before the fine-tuning
+    if finetune_epochs:
+        trainer.objective.distiller.open_caches(train_dataset)  # those of other data are an error now, not after it
     show_loss_only(trainer, "All sizes")
     phases = _Phases(on_phase)
     if check is not None:
@@ -148,9 +191,7 @@ def train_family(
         check(trainer)
     if finetune_epochs:
         with phases.timed("fine-tune"):
-            finetuner = Trainer(model, _finetuning(args, finetune_epochs), **data)
-            show_loss_only(finetuner, "Full model")
-            finetuner.train()
+            finetune(trainer, finetuning, **data, **of_model)
     if rank_examples:
         with phases.timed("rank"):
             batches = math.ceil(rank_examples / args.train_batch_size)
@@ -158,10 +199,10 @@ def train_family(
     with phases.timed("co-train"):
         trainer.train()
     metrics = {}
-    if eval_dataset is not None:
+    if eval_dataset is not None or test_dataset is not None:
         with phases.timed("evaluate"):
-            metrics = _evaluate(trainer)
-    return FamilyRun(trainer, metrics, phases.seconds)
+            metrics = _evaluate(trainer, test_dataset)
+    return FamilyRun(trainer, metrics, phases.seconds, test_dataset)
 
 
 def read_metrics(path: str | Path, sizes: Iterable[str]) -> dict[str, dict[str, float]]:
@@ -190,20 +231,6 @@ def read_metrics(path: str | Path, sizes: Iterable[str]) -> dict[str, dict[str, 
     if not isinstance(metrics, dict):
         raise ValueError(f'{file} should hold metrics by size, e.g. {{"small": {{"accuracy": 0.9}}}}.')
     return {size: metrics[size] for size in sizes if size in metrics}
-
-
-def _finetuning(args: ElasticTrainingArguments, epochs: float) -> ElasticTrainingArguments:
-    """The same settings for the full model alone; evaluation and checkpoints belong to the common training."""
-    return replace(
-        args,
-        output_dir=str(Path(args.output_dir) / "fine-tune"),
-        num_train_epochs=epochs,
-        max_steps=-1,
-        eval_strategy="no",
-        save_strategy="no",
-        load_best_model_at_end=False,
-        metric_for_best_model=None,
-    )
 
 
 def _random_batches(trainer: ElasticTrainer) -> DataLoader:

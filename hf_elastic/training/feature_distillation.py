@@ -33,7 +33,7 @@ class Comparison(NamedTuple):
         student: What the student makes of a batch.
         reference: What another model makes of it, without a graph.
         pairs: Layers that are compared (of the student, of the other), counted from 1; there may be none.
-        mask: 1 for tokens, 0 for padding, a row for each row of the features.
+        mask: 1 for tokens that count, a row for each row of the features, see [`feature_mask`].
         counts: Units of the whole accumulated batch.
         project: Maps hidden states of the student to the reference's hidden size, where that is another.
     """
@@ -66,7 +66,7 @@ def hidden_loss(comparison: Comparison, objective: str = "mse") -> Tensor:
         Scalar loss.
     """
     mask, counts = comparison.mask, comparison.counts
-    normalizer = counts.examples if objective == "contrastive" else counts.tokens
+    normalizer = counts.sequences if objective == "contrastive" else counts.tokens
     return comparison.mean(
         lambda ours, theirs: HIDDEN_LOSSES[objective](*comparison.hidden_states(ours, theirs), mask, normalizer)
     )

@@ -10,9 +10,25 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-INSTALL = 'pip install "torchjd[quadprog-projector]"'
+INSTALL = 'pip install "hf_elastic[surgery]"'
 # By name: the class of `torchjd.aggregation` whose weights are used, none for the plain sum.
 CONFLICT_HANDLING: dict[str, str | None] = {"add": None, "pcgrad": "PCGradWeighting", "upgrad": "UPGradWeighting"}
+
+
+def make_weighting(method: str) -> Callable[[Tensor], Tensor]:
+    """Makes what weighs the gradients by their products.
+
+    Args:
+        method: `"pcgrad"` or `"upgrad"`.
+
+    Raises:
+        ImportError: If `torchjd` is not installed.
+    """
+    try:
+        from torchjd import aggregation
+    except ImportError as error:
+        raise ImportError(f"gradient_conflicts={method!r} needs `torchjd`: {INSTALL}") from error
+    return getattr(aggregation, CONFLICT_HANDLING[method])()
 
 
 class GradientSurgery:
@@ -34,11 +50,7 @@ class GradientSurgery:
     """
 
     def __init__(self, method: str, parameters: Sequence[Tensor], seed: int = 0) -> None:
-        try:
-            from torchjd import aggregation
-        except ImportError as error:
-            raise ImportError(f"gradient_conflicts={method!r} needs torchjd: {INSTALL}") from error
-        self._weighting = getattr(aggregation, CONFLICT_HANDLING[method])()
+        self._weighting = make_weighting(method)
         self._gives_a_mean = method == "upgrad"
         self._parameters, self._seed = parameters, seed
         self._gradients: dict[str, list[Tensor | None]] = {}

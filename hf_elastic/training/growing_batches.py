@@ -80,7 +80,7 @@ class AdaptBatchSize(AdaptMicroBatchSize):
     are.
 
     Args:
-        size, failed, steps_below:
+        size, failed, steps_below, begun_at:
             As [`AdaptMicroBatchSize`] takes them.
         examples (`int`, defaults to 0):
             Examples so far; a checkpoint has them.
@@ -95,11 +95,12 @@ class AdaptBatchSize(AdaptMicroBatchSize):
         size: int | None = None,
         failed: int | None = None,
         steps_below: int = 0,
+        begun_at: int | None = None,
         examples: int = 0,
         drawn: list[list[int]] | None = None,
         num_drawn: int = 0,
     ) -> None:
-        super().__init__(size, failed, steps_below)
+        super().__init__(size, failed, steps_below, begun_at)
         self.examples = examples
         self._drawn, self._num_drawn = drawn or [], num_drawn
         self.sampler: ResizableBatchSampler | None = None
@@ -141,11 +142,7 @@ class AdaptBatchSize(AdaptMicroBatchSize):
         lr_scheduler: LRScheduler | None = None,
         **kwargs: Any,
     ) -> None:
-        if not isinstance(lr_scheduler, LambdaLR):
-            raise TypeError(
-                f"A {type(lr_scheduler).__name__} counts steps, whose number is unknown with keep_effective_batch="
-                "False. Use a lr_scheduler_type that depends on the progress alone, e.g. 'linear' or 'cosine'."
-            )
+        check_growing_schedule(lr_scheduler)
         # The scheduler counts one on in its step, which is next.
         lr_scheduler.last_epoch = self.examples / (args.train_batch_size * args.world_size) - 1
 
@@ -177,6 +174,19 @@ def check_growing_data(dataset: Any) -> None:
         )
 
 
+def check_growing_schedule(schedule: Any) -> None:
+    """Raises TypeError unless a schedule depends on the progress alone: the number of steps is not known before.
+
+    Args:
+        schedule: The schedule of the learning rate.
+    """
+    if not isinstance(schedule, LambdaLR):
+        raise TypeError(
+            f"A {type(schedule).__name__} counts steps, whose number is unknown with keep_effective_batch=False. Use "
+            "a lr_scheduler_type that depends on the progress alone, e.g. 'linear' or 'cosine'."
+        )
+
+
 def make_growing_dataloader(dataset: Any, args: TrainingArguments, accelerator: Any, **settings: Any) -> DataLoader:
     """A training loader whose batches may change their size.
 
@@ -189,9 +199,8 @@ def make_growing_dataloader(dataset: Any, args: TrainingArguments, accelerator: 
     Returns:
         The loader, prepared.
     """
-    sampler = ResizableBatchSampler(
-        len(dataset), args.train_batch_size, args.seed, args.world_size, args.process_index
-    )
+    seed = args.seed if args.data_seed is None else args.data_seed
+    sampler = ResizableBatchSampler(len(dataset), args.train_batch_size, seed, args.world_size, args.process_index)
     loader = accelerator.prepare(DataLoader(dataset, batch_sampler=sampler, **settings))
     if loader.batch_sampler is not sampler:
         # The sampler gives each process its part itself: the wrapper that would do so again has to pass it on.

@@ -10,12 +10,25 @@ import numpy as np
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from .arguments import ElasticTrainingArguments
+from .callbacks import callbacks_for
 from .progress import LossProgress
 from .trials import make_trial, restored
 
 # Width of the smoothing, in decades of the learning rate. It looks ahead as far as it looks back: a running average
 # would fall later than the loss does, and suggest too large a rate.
 _WIDTH = 0.25
+# Mechanisms that end a training, watch it, or change what is kept of it, and not its steps.
+_WITHOUT = {
+    "on_bad_step": "ignore",
+    "max_minutes": None,
+    "max_examples": None,
+    "early_stopping_min_gain": None,
+    "weight_averaging": "none",
+    "log_resources": False,
+    "adapt_num_random_subnets": False,
+    "keep_effective_batch": True,
+}
 # A smoothed loss that has grown this much over its lowest value does not come back.
 _DIVERGENCE = 4.0
 
@@ -95,9 +108,11 @@ def find_learning_rate(
     """Trains for a few steps while the learning rate grows exponentially, and takes everything back.
 
     The steps are the trainer's own: its batches, loss, clipping, and the optimizer that its arguments describe, with
-    the learning rates of all parameter groups growing together. Callbacks do not run. It ends early when the loss is
-    no number any more, or, smoothed, 4 times its lowest value. Weights, optimizer, state and random numbers of the
-    trainer are as before afterwards, bit for bit. A data set that draws for itself has moved on.
+    the learning rates of all parameter groups growing together. Mechanisms that are part of a step are part of these:
+    a step that runs out of memory is repeated in smaller parts with `adapt_micro_batch_size`. Other callbacks do not
+    run. It ends early when the loss is no number any more, or, smoothed, 4 times its lowest value. Weights, optimizer,
+    state and random numbers of the trainer are as before afterwards, bit for bit. A data set that draws for itself has
+    moved on.
 
     Args:
         trainer (`Trainer`):
@@ -171,8 +186,11 @@ def _make_growing_trial(trainer: Trainer, recorder: _LossRecorder) -> Trainer:
     callbacks = [recorder]
     if not trainer.args.disable_tqdm:
         callbacks.append(LossProgress("Learning rate finder"))
-    settings = {"learning_rate": 1.0, "max_steps": len(recorder.rates)}  # the rate is what the schedule multiplies
+    # The rate is what the schedule multiplies.
+    settings = {**_WITHOUT, "learning_rate": 1.0, "max_steps": len(recorder.rates)}
     trial = make_trial(trainer, settings, callbacks)
+    for callback in callbacks_for(trial.args) if isinstance(trial.args, ElasticTrainingArguments) else ():
+        trial.add_callback(callback)
     if trial.optimizer_cls_and_kwargs is not None:
         optimizer_cls, optimizer_kwargs = trial.optimizer_cls_and_kwargs
         trial.optimizer_cls_and_kwargs = optimizer_cls, {**optimizer_kwargs, "lr": 1.0}

@@ -15,6 +15,7 @@ from transformers.utils import logging
 
 from .complete_checkpoints import find_damage
 from .rollback import roll_back
+from .step_statistics import StepStatistics
 
 logger = logging.get_logger(__name__)
 
@@ -35,10 +36,10 @@ class LossGuard(TrainerCallback, ExportableState):
     median of the last `spike_window` good steps. Gradients that a gradient scaler (fp16) found not to be finite while
     the loss is finite are none of its business: the scaler skips that step and lowers its scale.
 
-    A bad step is taken back by dropping its gradients, so that the optimizer changes neither weights nor moments. With
-    `"rollback"`, weights and optimizer are also restored from the last checkpoint that this training wrote; for
-    further bad steps in a row from the one before, since the last one may have been written too late. Before the first
-    checkpoint the step is only left out.
+    A bad step is taken back by dropping its gradients, so that the optimizer changes neither weights nor moments, and
+    no [`StepStatistics`] remember it. With `"rollback"`, weights and optimizer are also restored from the last
+    checkpoint that this training wrote; for further bad steps in a row from the one before, since the last one may
+    have been written too late. Before the first checkpoint the step is only left out.
 
     The loss is averaged over the processes, hence all of them decide alike. It costs one read of two numbers from the
     device per step, which [`~transformers.Trainer`] waits for anyway unless `logging_nan_inf_filter` is False, and
@@ -136,6 +137,9 @@ class LossGuard(TrainerCallback, ExportableState):
                 f"{seen} So were the {args.max_bad_steps} steps before, as many as max_bad_steps allows. {_REMEDIES}"
             )
         trainer.optimizer.zero_grad(set_to_none=True)  # it may train more than the model
+        for callback in trainer.callback_handler.callbacks:
+            if isinstance(callback, StepStatistics):
+                callback.forget_step()
         checkpoint = self._choose_checkpoint(trainer) if args.on_bad_step == "rollback" else None
         if checkpoint is not None:
             roll_back(trainer, checkpoint)
@@ -153,14 +157,15 @@ class LossGuard(TrainerCallback, ExportableState):
 
     def _find_fault(self, trainer: Trainer, loss: float, norm: float) -> str | None:
         factor, window = trainer.args.spike_factor, trainer.args.spike_window
+        recent = self.recent_losses[-window:]  # a resumed training may have a shorter window
         if not math.isfinite(loss):
             return f"its loss is {loss}"
         if not math.isfinite(norm) and trainer.accelerator.scaler is None:
             return f"its gradient norm is {norm}, with the loss {loss:.4g}"
-        if factor and len(self.recent_losses) >= window and loss > factor * median(self.recent_losses):
+        if factor and len(recent) == window and loss > factor * median(recent):
             return (
                 f"its loss {loss:.4g} is more than {factor:g} times the median of the last {window} good steps, "
-                f"{median(self.recent_losses):.4g}"
+                f"{median(recent):.4g}"
             )
         return None
 

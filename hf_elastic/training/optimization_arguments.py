@@ -33,7 +33,8 @@ class OptimizationArguments:
 
     Args:
         layer_lr_decay (`float`, defaults to 1.0):
-            Each layer learns this much slower than the one above it; the embeddings are the slowest.
+            Each layer's learning rate is this multiple of that of the layer above it, e.g. 0.9; the embeddings have
+            the lowest. 1 treats all layers alike.
         head_lr_multiplier (`float`, defaults to 1.0):
             How much faster the task's head learns than the encoder.
         adaptive_clipping (`float`, defaults to 0.0):
@@ -43,9 +44,10 @@ class OptimizationArguments:
         percentile_window (`int`, defaults to 100):
             How many gradient norms `percentile_clipping` looks back at.
         scale_lr_with_batch (`bool`, defaults to `False`):
-            Whether the learning rate grows with the square root of the batch size.
+            Whether the learning rate grows with the square root of the batch size. Needs `base_batch_size`.
         base_batch_size (`int`, *optional*):
-            The batch size that `learning_rate` was chosen for, with accumulation and over all processes.
+            The batch size that `learning_rate` was chosen for, with accumulation and over all processes. Given
+            together with `scale_lr_with_batch=True` or not at all.
         weight_averaging (`str`, defaults to `"none"`):
             Average of the weights that is evaluated, saved and left in the model: `"ema"` (exponential moving
             average), `"swa"` (mean over the end of the training) or `"none"`.
@@ -61,6 +63,13 @@ class OptimizationArguments:
         Krizhevsky 2014, One weird trick for parallelizing convolutional neural networks,
         https://arxiv.org/abs/1404.5997; Hoffer et al. 2017, Train longer, generalize better,
         https://arxiv.org/abs/1705.08741 (learning rate and batch size)
+        Brock et al. 2021, High-Performance Large-Scale Image Recognition Without Normalization,
+        https://arxiv.org/abs/2102.06171 (adaptive clipping)
+        Seetharaman et al. 2020, AutoClip, https://arxiv.org/abs/2007.14469 (percentile clipping)
+        Polyak and Juditsky 1992, Acceleration of Stochastic Approximation by Averaging,
+        https://doi.org/10.1137/0330046 (averages of the weights)
+        Izmailov et al. 2018, Averaging Weights Leads to Wider Optima and Better Generalization,
+        https://arxiv.org/abs/1803.05407 ("swa")
     """
 
     layer_lr_decay: float = field(
@@ -82,7 +91,8 @@ class OptimizationArguments:
         default=100, metadata={"help": "How many gradient norms percentile_clipping looks back at."}
     )
     scale_lr_with_batch: bool = field(
-        default=False, metadata={"help": "Whether the learning rate grows with the square root of the batch size."}
+        default=False,
+        metadata={"help": "Whether the learning rate grows with the root of the batch size over base_batch_size."},
     )
     base_batch_size: int | None = field(
         default=None, metadata={"help": "The whole batch size that learning_rate was chosen for."}

@@ -17,6 +17,7 @@ from .micro_batches import remember_random_state
 from .preflight_checks import Preflight, check_communication, check_data, check_evaluation, check_sizes
 from .preflight_report import FAILED, PASSED, SKIPPED, CheckFailed, CheckResult, CheckSkipped, Finding, PreflightReport
 from .preflight_trainings import check_checkpoint, check_duration, check_loss, check_memory
+from .progress import without_inner_bars
 from .trainer import ElasticTrainer
 from .trials import restored
 
@@ -108,7 +109,7 @@ def _run(check: _Check, flight: Preflight) -> CheckResult:
     try:
         if check.runs_model and (trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled):
             raise CheckSkipped("FSDP or DeepSpeed split the weights, which could not be put back.")
-        with restored(trainer) if check.runs_model else nullcontext():
+        with without_inner_bars(), restored(trainer) if check.runs_model else nullcontext():
             finding = check.run(flight)
         result = CheckResult(check.name, PASSED, finding.seen, finding.figures)
     except CheckSkipped as reason:

@@ -26,6 +26,8 @@ from .trials import make_trial
 # Enough for any metric; a forward pass of so few rows takes no time.
 _ROWS_AT_ONCE = 8
 _EVALUATED_ROWS = 32
+# What an evaluation gives beside metrics.
+_OF_THE_EVALUATION = ("_runtime", "_per_second", "_preparation_time")
 _COMPARED_STEPS = 100
 
 
@@ -121,7 +123,8 @@ def check_data(flight: Preflight) -> Finding:
         _check_labels(batch, flight)
     longest, share = int(rows.lengths.max()), rows.cut_share
     total = "a stream of" if rows.total is None else f"{rows.total:,}"
-    seen = f"{total} rows; {len(rows.lengths):,} of up to {longest} tokens looked at, {len(kept)} collated."
+    seen = f"{total} rows; {len(rows.lengths):,} of up to {longest} tokens looked at, the {len(rows.longest)} longest "
+    seen += f"and {len(rows.rows)} of any length collated."
     if 0 < share < 1:  # all of one length are packed or padded ones
         seen += f" {share:.0%} have exactly {longest} tokens and were probably cut."
     types = {name: str(value.dtype) for name, value in batches[0].items() if isinstance(value, Tensor)}
@@ -244,7 +247,7 @@ def check_evaluation(flight: Preflight) -> Finding:
     wanted = trainer.args.metric_for_best_model
     name = None if wanted is None else f"eval_{wanted.removeprefix('eval_')}"
     if name is not None and name not in metrics:
-        own = sorted(key for key in metrics if not key.endswith(("_runtime", "_per_second")))
+        own = sorted(key for key in metrics if key != "epoch" and not key.endswith(_OF_THE_EVALUATION))
         raise CheckFailed(
             f"metric_for_best_model={wanted!r} is not among the metrics: {', '.join(own)}.",
             "Choose one of them.",

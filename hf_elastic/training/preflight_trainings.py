@@ -1,5 +1,6 @@
 """The checks before a training that train: the loss falls, a checkpoint resumes, memory and time suffice."""
 
+import math
 import shutil
 import tempfile
 import time
@@ -18,12 +19,15 @@ from torch.optim.lr_scheduler import LambdaLR
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments, set_seed
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from .budget import TrainingBudget
 from .callbacks import callbacks_for
+from .early_stopping import CostAwareEarlyStopping
 from .memory import MemoryUse, peak_memory, reset_peak_memory
 from .micro_batches import is_out_of_memory
 from .preflight_checks import Preflight, few_rows
 from .preflight_report import CheckFailed, CheckSkipped, Finding
 from .processes import max_over_processes
+from .subnet_number import AdaptSubnetNumber
 from .trainer import ElasticTrainer
 from .trials import make_trial, restored
 
@@ -39,6 +43,7 @@ _NOISE = 10
 _MEASURED_STEPS = 3
 # Of the memory; what is left is needed for batches of another shape.
 _FULL = 0.95
+_OF_WHOLE_TRAININGS = (TrainingBudget, CostAwareEarlyStopping, AdaptSubnetNumber)
 _WITHOUT_WORKERS = {
     "dataloader_num_workers": 0,
     "dataloader_persistent_workers": False,
@@ -172,10 +177,14 @@ def check_duration(flight: Preflight) -> Finding:
     trainer, args, meter = flight.trainer, flight.trainer.args, _StepMeter()
     trial = _make_training(trainer, {"max_steps": _MEASURED_STEPS}, [meter])
     trial.train()
-    steps = trial.set_initial_training_values(args, trial.callback_handler.train_dataloader)[-1]
+    planned = trial.set_initial_training_values(args, trial.callback_handler.train_dataloader)[-1]
+    allowed = math.inf if args.max_examples is None else args.max_examples / trial.get_total_train_batch_size(args)
+    steps = math.ceil(min(allowed, planned))
     seconds = meter.typical_seconds
     total = steps * seconds
     seen = f"{steps:,} steps of {seconds:.2g} s: {_as_time(total)}, besides evaluations and checkpoints."
+    if steps < planned:
+        seen += f" max_examples={args.max_examples} ends it after these of {planned:,} steps."
     if args.max_minutes is not None and 60 * args.max_minutes < total:
         seen += f" max_minutes={args.max_minutes:g} ends it after {60 * args.max_minutes / total:.0%} of them."
     return Finding(seen, {"steps": steps, "seconds_per_step": seconds, "seconds": total})
@@ -184,13 +193,14 @@ def check_duration(flight: Preflight) -> Finding:
 def _make_training(
     trainer: ElasticTrainer, settings: dict[str, Any], callbacks: list[TrainerCallback]
 ) -> ElasticTrainer:
-    """A trial training with the mechanisms that the arguments ask for, but those that end it."""
-    without = {"max_minutes": None, "max_examples": None, "early_stopping_min_gain": None}
-    without["teacher_cache_dir"] = None  # the training's to fill
-    trial = make_trial(trainer, {**without, **settings}, callbacks)
+    """A trial training with the mechanisms that the arguments ask for, but those that end it or follow its time."""
+    trial = make_trial(
+        trainer, {"teacher_cache_dir": None, **settings}, callbacks
+    )  # the cache is the training's to fill
     trial.eval_dataset = few_rows(trainer.eval_dataset, trainer.args.seed)  # by which teachers may be weighed
     for callback in callbacks_for(trial.args):
-        trial.add_callback(callback)
+        if not isinstance(callback, _OF_WHOLE_TRAININGS):
+            trial.add_callback(callback)
     return trial
 
 

@@ -1,9 +1,15 @@
 """Progress bars for trainings of many sizes, whose logs have too many numbers to be read as they scroll by."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from torch.utils.data import DataLoader
+from tqdm.auto import tqdm
 from transformers import Trainer, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ProgressCallback
+from transformers.trainer_utils import has_length
+from transformers.utils import logging
 
 
 class EvaluationProgress(ProgressCallback):
@@ -16,13 +22,19 @@ class EvaluationProgress(ProgressCallback):
     passes = 1
 
     def on_prediction_step(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        eval_dataloader: DataLoader | None = None,
+        **kwargs: Any,
     ) -> None:
-        begins = self.prediction_bar is None
-        super().on_prediction_step(args, state, control, **kwargs)
-        if begins and self.prediction_bar is not None:
-            self.prediction_bar.set_description("Evaluation")
-            self.prediction_bar.total *= self.passes
+        if self.prediction_bar is not None:
+            self.prediction_bar.update()
+        elif state.is_world_process_zero and has_length(eval_dataloader):
+            # It begins after the first step, which therefore has no part in the speed that it shows.
+            total, leaves = len(eval_dataloader) * self.passes, self.training_bar is None
+            self.prediction_bar = tqdm(total=total, initial=1, desc="Evaluation", leave=leaves, dynamic_ncols=True)
 
 
 class LossProgress(EvaluationProgress):
@@ -40,9 +52,11 @@ class LossProgress(EvaluationProgress):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        super().on_train_begin(args, state, control, **kwargs)
-        if self.training_bar is not None:
-            self.training_bar.set_description(self.title)
+        # Not the parent's bar, which shows itself before it can be given a title.
+        self.current_step = state.global_step
+        if state.is_world_process_zero:
+            steps = {"total": state.max_steps, "initial": state.global_step}
+            self.training_bar = tqdm(**steps, desc=self.title, dynamic_ncols=True)
 
     def on_log(
         self,
@@ -67,3 +81,15 @@ def show_loss_only(trainer: Trainer, title: str) -> None:
     """
     if trainer.pop_callback(ProgressCallback) is not None:
         trainer.add_callback(LossProgress(title))
+
+
+@contextmanager
+def without_inner_bars() -> Iterator[None]:
+    """Keeps the library's bars of loading and saving from breaking up one that goes on around them."""
+    were_shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if were_shown:
+            logging.enable_progress_bar()

@@ -49,12 +49,27 @@ class ProjectionTraining(StoredCallback):
         for parameter in self.projections.parameters():
             parameter.grad = parameter.new_zeros(parameter.shape)
 
-    def add_to(self, optimizer: torch.optim.Optimizer, weight_decay: float) -> None:
-        """Has an optimizer train the projections too, at the learning rate of its first group."""
-        weights = list(self.projections.parameters())
-        if not any(parameter is weights[0] for group in optimizer.param_groups for parameter in group["params"]):
-            learning_rate = optimizer.param_groups[0]["lr"]
-            optimizer.add_param_group({"params": weights, "lr": learning_rate, "weight_decay": weight_decay})
+    def add_to(self, optimizer: torch.optim.Optimizer, weight_decay: float, has_schedule: bool = False) -> None:
+        """Has an optimizer train the projections too, at the learning rate of its first group.
+
+        Args:
+            optimizer: The optimizer; one that has them already is left as it is.
+            weight_decay: That of the projections.
+            has_schedule: Whether a schedule has been made for its groups. The projections then join the first one,
+                with its weight decay: the schedule would know of no further group.
+        """
+        names, weights = zip(*self.projections.named_parameters(prefix="feature_projections"), strict=True)
+        first = optimizer.param_groups[0]
+        if any(parameter is weights[0] for group in optimizer.param_groups for parameter in group["params"]):
+            return
+        is_named = "param_names" in first  # then all groups have to be
+        if has_schedule:
+            first["params"].extend(weights)
+            if is_named:
+                first["param_names"].extend(names)
+            return
+        params = list(zip(names, weights, strict=True)) if is_named else list(weights)
+        optimizer.add_param_group({"params": params, "lr": first["lr"], "weight_decay": weight_decay})
 
     def save(self, folder: str | Path, model: nn.Module) -> None:
         """Writes the projections into the folder of a checkpoint."""

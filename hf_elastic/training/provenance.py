@@ -11,7 +11,7 @@ import math
 import platform
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
@@ -34,10 +34,13 @@ _PRIVATE_WORDS = {
     *("dir", "path", "file", "url", "uri", "host", "hostname", "user", "username", "hub", "trackio", "project"),
 }
 _PRIVATE_NAMES = {"run_name", "resume_from_checkpoint", "local_rank", "deepspeed"}
+# Arguments whose entries have the names of sizes, which their author chose, and not of arguments.
+_NAMED_AS_SIZES = {"subnet_weights", "subnet_max_lengths"}
 _PLAIN_TEXT = re.compile(r"[\w.,=+()\[\] -]*")  # no slash, no colon, no @
+_WORD = r"(?:[A-Za-z][a-z]{,14}\d{,3}|\d{1,4})"
 _PRIVATE_FORM = re.compile(
     r"\b(hf|sk|gh[opsu]|github_pat)[_-]\w+"  # tokens by their prefix
-    r"|(?=[\w-]*\d)[\w-]{20,}"  # and by their length
+    rf"|(?<![\w-])(?!{_WORD}(?:[_-]{_WORD})*(?![\w-]))(?=[\w-]*\d)[\w-]{{20,}}"  # and by their length, unlike words
     r"|\d+\.\d+\.\d+\.\d+",  # internet addresses
     re.IGNORECASE,
 )
@@ -52,7 +55,7 @@ class RunRecord:
         data_seed (`int`, *optional*): Seed of the order of the data, where it has one of its own.
         versions (`dict[str, str]`): Versions of hf_elastic, Python and the libraries.
         git_commit (`str`, *optional*): Commit of the working directory, with `-dirty` if files differed from it.
-        data (`dict[str, DataFingerprint]`): The data by their use: `"train"`, `"evaluation"`.
+        data (`dict[str, DataFingerprint]`): The data by their use: `"train"`, `"evaluation"`, `"test"`.
         arguments (`dict[str, Any]`): All training arguments but private ones.
 
     Example:
@@ -146,19 +149,21 @@ def public_arguments(args: TrainingArguments) -> dict[str, Any]:
     return _public_part(args.to_dict())
 
 
-def _public_part(value: Any) -> Any:
+def _public_part(value: Any, named_as_sizes: bool = False) -> Any:
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
-        return {str(name): _public_part(entry) for name, entry in value.items() if _is_public(entry, str(name))}
+        private = set() if named_as_sizes else _PRIVATE_WORDS
+        entries = {str(name): entry for name, entry in value.items() if _is_public(entry, str(name), private)}
+        return {name: _public_part(entry, name in _NAMED_AS_SIZES) for name, entry in entries.items()}
     if isinstance(value, list | tuple):
         return [_public_part(entry) for entry in value if _is_public(entry)]
     return value
 
 
-def _is_public(value: Any, name: str = "") -> bool:
+def _is_public(value: Any, name: str = "", private_words: Set[str] = frozenset()) -> bool:
     value = value.value if isinstance(value, Enum) else value
-    if name in _PRIVATE_NAMES or _PRIVATE_WORDS & set(name.lower().split("_")) or not _is_plain(name):
+    if name in _PRIVATE_NAMES or private_words & set(name.lower().split("_")) or not _is_plain(name):
         return False
     if isinstance(value, float):
         return math.isfinite(value)

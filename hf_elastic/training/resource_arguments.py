@@ -25,7 +25,8 @@ class ResourceArguments:
         keep_effective_batch (`bool`, defaults to `True`):
             Whether a step has the same number of rows throughout. With False, `adapt_micro_batch_size` also makes the
             batch grow beyond `per_device_train_batch_size` as the memory allows; the training ends after
-            `max_examples`, and its schedules count examples.
+            `max_examples`, its schedules count examples, and how many steps it has shows at the end. Evaluations,
+            checkpoints and logs are then asked for by a number of steps, not by a share of them.
         max_minutes (`float`, *optional*):
             Ends the training after so many minutes, evaluations included.
         max_examples (`int`, *optional*):
@@ -147,8 +148,22 @@ class ResourceArguments:
                 f"keep_effective_batch=False draws examples at random, and has no train_sampling_strategy="
                 f"{self.train_sampling_strategy!r}. Leave it out."
             )
-        # Never more: the batch does not shrink below the one that it begins with.
-        self.max_steps = math.ceil(self.max_examples / (self.train_batch_size * self.world_size))
+        if self.max_steps > 0:
+            raise ValueError(
+                f"max_steps={self.max_steps} does not go together with keep_effective_batch=False, whose steps differ "
+                f"in size: max_examples={self.max_examples} ends the training. Leave max_steps out."
+            )
+        for use, strategy in zip(("eval", "save", "logging"), strategies, strict=True):
+            steps = getattr(self, f"{use}_steps")
+            if strategy == IntervalStrategy.STEPS and steps < 1:
+                raise ValueError(
+                    f"{use}_steps={steps} is a share of all steps, whose number is unknown with keep_effective_batch="
+                    f"False. Give a number of steps, at most {self.most_steps()}."
+                )
+
+    def most_steps(self) -> int:
+        """How many steps `max_examples` are where batches never grow: they do not shrink below their first size."""
+        return math.ceil(self.max_examples / (self.train_batch_size * self.world_size))
 
     def _check_subnet_number(self) -> None:
         if not self.adapt_num_random_subnets:

@@ -5,6 +5,9 @@ from typing import Any, ClassVar
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
+from transformers.utils import logging
+
+logger = logging.get_logger(__name__)
 
 
 class ResourceCallback(TrainerCallback, ExportableState):
@@ -15,9 +18,11 @@ class ResourceCallback(TrainerCallback, ExportableState):
 
     Attributes:
         saved (`tuple[str, ...]`): The attributes that make up the state; numbers and lists of numbers.
+        ending (`str`, *optional*): Why it ended the training, if it did so before the last step.
     """
 
     saved: ClassVar[tuple[str, ...]] = ()
+    ending: str | None = None
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps, as [`~transformers.trainer_callback.ExportableState`] has it."""
@@ -28,6 +33,13 @@ class ResourceCallback(TrainerCallback, ExportableState):
     ) -> None:
         if state.global_step == 0:
             self.__init__()
+        self.ending = None
+
+    def note_ending(self, reason: str, state: TrainerState) -> None:
+        """Keeps and tells why the training ends before its last step."""
+        self.ending = reason
+        if state.is_world_process_zero:
+            logger.warning(reason)
 
     def on_examples(self, examples: int, passes: float) -> None:
         """Called by the trainer when it has trained on a batch.

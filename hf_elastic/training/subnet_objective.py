@@ -1,6 +1,7 @@
 """The loss of one subnet in a training step: of the task and of what it learns from others, with their weights."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -60,7 +61,8 @@ class SubnetObjective:
             reduce: Gives the sum of all processes, if their losses are parts of one.
         """
         lengths = list(dict.fromkeys([None, *self.args.subnet_max_lengths.values()]))
-        counts = [[torch.stack(UnitCounts.of(shorten(batch, length))) for length in lengths] for batch in batches]
+        of_part = partial(UnitCounts.of, problem_type=self.distiller.problem_type)
+        counts = [[torch.stack(of_part(shorten(batch, length))) for length in lengths] for batch in batches]
         sums = torch.stack([torch.stack(of_batch) for of_batch in counts]).sum(dim=0).to(device)
         sums = sums if reduce is None else reduce(sums)
         self.counts = {length: UnitCounts(*units) for length, units in zip(lengths, sums, strict=True)}

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from accelerate.utils import reduce
 from torch import Tensor
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
-from transformers.trainer_callback import ExportableState
+from transformers import TrainerControl, TrainerState, TrainingArguments
+
+from .step_statistics import StepStatistics
 
 # Share of the running mean of losses that a step leaves.
 MEMORY = 0.98
@@ -44,15 +45,15 @@ SUBNET_WEIGHTINGS: dict[str, Callable[[list[str], float, Mapping[str, float]], d
 }
 
 
-class RunningLosses(TrainerCallback, ExportableState):
+class RunningLosses(StepStatistics):
     """Running means of the subnets' losses over the steps that ran them: the same in every process.
 
-    A loss that is not finite does not count: no mean would ever recover from it. The means are part of the trainer's
-    state, so that a resumed training goes on with them.
+    A loss that is not finite does not count: no mean would ever recover from it. Nor does that of a step that is left
+    out. The means are part of the trainer's state, so that a resumed training goes on with them.
 
     Args:
         means (`dict[str, float]`, *optional*):
-            Means to begin with.
+            Means to go on with. A checkpoint has them.
     """
 
     def __init__(self, means: dict[str, float] | None = None) -> None:
@@ -62,6 +63,14 @@ class RunningLosses(TrainerCallback, ExportableState):
     def add(self, name: str, loss: Tensor) -> None:
         """Adds the loss of a subnet on a part of a step's batch."""
         self._step[name] = self._step.get(name, 0) + loss.detach()
+
+    def forget_step(self) -> None:
+        self._step = {}
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._step = {}  # a training may have broken off within a step
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any

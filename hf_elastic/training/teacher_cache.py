@@ -46,7 +46,8 @@ class TeacherCache:
             Number of rows, as [`count_examples`] gives it.
 
     Raises:
-        ValueError: If the folder has a cache of another teacher under this one's name, or one of fewer examples.
+        ValueError: If the folder has a cache of another teacher under this one's name, one of fewer examples, or a
+            damaged one.
 
     Example:
         >>> cache = TeacherCache("teacher_cache", teacher, count_examples(train_dataset))
@@ -65,8 +66,9 @@ class TeacherCache:
         self.folder = Path(folder) / key
         if not self.folder.exists():
             _create(self.folder, description)
-        _check_description(self.folder, description)
-        self._rows = np.load(self.folder / "rows.npy", mmap_mode="r+")
+        found = _read_description(self.folder)
+        _check_description(self.folder, found, description)
+        self._rows = _open_rows(self.folder, found)
 
     def observe(self, batch: Batch) -> ModelOutput:
         """The teacher's logits for a batch; the teacher runs only if an example is new.
@@ -183,8 +185,8 @@ def _create(folder: Path, description: dict[str, Any]) -> None:
     """Makes an empty cache at once, so that of several processes one does, and the others find it whole."""
     temporary = folder.with_name(f".{folder.name}-{uuid4().hex}")
     temporary.mkdir(parents=True)
-    row = np.dtype([("inputs", "<u8"), ("checksum", "<u8"), ("logits", "<f4", (description["num_labels"],))])
-    np.lib.format.open_memmap(temporary / "rows.npy", mode="w+", dtype=row, shape=(description["num_examples"],))
+    row, shape = _row_type(description), (description["num_examples"],)
+    np.lib.format.open_memmap(temporary / "rows.npy", mode="w+", dtype=row, shape=shape)
     (temporary / "teacher.json").write_text(json.dumps(description, indent=2), encoding="utf-8")
     try:
         os.rename(temporary, folder)
@@ -195,11 +197,38 @@ def _create(folder: Path, description: dict[str, Any]) -> None:
             raise
 
 
-def _check_description(folder: Path, expected: dict[str, Any]) -> None:
-    path = folder / "teacher.json"
-    if not path.is_file():
-        raise ValueError(f"{folder} is no cache of a teacher: teacher.json is missing. Remove the folder.")
-    found = json.loads(path.read_text(encoding="utf-8"))
+def _row_type(description: dict[str, Any]) -> np.dtype:
+    return np.dtype([("inputs", "<u8"), ("checksum", "<u8"), ("logits", "<f4", (description["num_labels"],))])
+
+
+def _open_rows(folder: Path, description: dict[str, Any]) -> np.memmap:
+    try:
+        rows = np.lib.format.open_memmap(folder / "rows.npy", mode="r+")  # appends what is cut off as empty rows
+    except FileNotFoundError:
+        raise _damaged(folder, "rows.npy is missing") from None
+    except ValueError as error:
+        raise _damaged(folder, f"rows.npy is no array ({error})") from None
+    expected = _row_type(description), (description["num_examples"],)
+    if (rows.dtype, rows.shape) != expected:
+        raise _damaged(folder, f"rows.npy has {len(rows)} rows of {rows.dtype}, which teacher.json does not describe")
+    return rows
+
+
+def _read_description(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / "teacher.json").read_text(encoding="utf-8"))
+        return {**found, "num_examples": int(found["num_examples"])}
+    except (FileNotFoundError, NotADirectoryError):
+        raise _damaged(folder, "teacher.json is missing") from None
+    except (ValueError, KeyError, TypeError):
+        raise _damaged(folder, "teacher.json is cut off or changed") from None
+
+
+def _damaged(folder: Path, fault: str) -> ValueError:
+    return ValueError(f"{folder} is no cache of a teacher: {fault}. Remove the folder.")
+
+
+def _check_description(folder: Path, found: dict[str, Any], expected: dict[str, Any]) -> None:
     for setting in ("fingerprint", "inputs", "num_labels"):
         if found.get(setting) != expected[setting]:
             raise ValueError(

@@ -18,6 +18,7 @@ from ..modeling.modeling_elastic import (
 from .arguments import ElasticTrainingArguments
 from .distillation_arguments import FEATURES
 from .layer_maps import check_layer_map
+from .teacher_cache import count_examples
 from .teacher_vocabulary import different_special_token, different_token
 from .teachers import EXAMPLE_ID, TARGETS, Teacher, input_prefixes
 
@@ -78,10 +79,12 @@ def check_teacher_data(
     """Checks that the data have what the teachers read.
 
     Raises:
-        ValueError: If a column of a teacher with inputs of its own is missing, or teachers are to be weighed by
-            evaluation data that there are none of.
+        ValueError: If a column of a teacher with inputs of its own is missing, or the ids of the examples that
+            predictions are cached by, or teachers are to be weighed by evaluation data that there are none of.
     """
     check_teacher_columns(teachers, train_dataset)
+    if args.teacher_cache_dir is not None and teachers and train_dataset is not None:
+        count_examples(train_dataset)
     if args.teacher_mixing != "validation" or not teachers:
         return
     if eval_dataset is None or isinstance(eval_dataset, Mapping):
@@ -108,7 +111,7 @@ def check_teacher_columns(teachers: list[Teacher], dataset: Any, name: str = "tr
 
 
 def check_teacher_cache(teachers: list[Teacher], model: nn.Module, args: ElasticTrainingArguments) -> None:
-    """Raises ValueError if predictions are to be cached, but more than one prediction per example is needed."""
+    """Raises ValueError if predictions are to be cached, but an example needs more than one."""
     if args.teacher_cache_dir is None:
         return
     student = unwrap_peft_model(model)
@@ -255,6 +258,12 @@ def _check_classes(name: str, theirs: Any, ours: Any) -> None:
     if found not in (None, ours.num_labels):
         raise ValueError(
             f"{name} has num_labels={found}, the model {ours.num_labels}. Give a teacher of the same task."
+        )
+    kinds = [getattr(config, "problem_type", None) for config in (theirs, ours)]
+    if None not in kinds and kinds[0] != kinds[1]:
+        raise ValueError(
+            f"{name} has problem_type={kinds[0]!r}, the model {kinds[1]!r}, whose outputs mean something else. Give a "
+            "teacher of the same task."
         )
     order, other_order = _class_names(ours), _class_names(theirs)
     if order != other_order and sorted(order) == sorted(other_order):

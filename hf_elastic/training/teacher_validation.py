@@ -21,6 +21,8 @@ logger = logging.get_logger(__name__)
 class TeacherWeights(TrainerCallback, ExportableState):
     """Keeps the weights of the teachers with the checkpoints, so that a resumed training has the same ones.
 
+    A training that is not resumed begins without weights: it may have other evaluation data than the one before.
+
     Args:
         weights (`dict[str, float]`, *optional*):
             Weight of each teacher by its name; None until they are measured.
@@ -37,9 +39,8 @@ class TeacherWeights(TrainerCallback, ExportableState):
     ) -> None:
         # Here as well, since `restore_callback_states_from_checkpoint` is off by default, and other weights would be
         # another training.
-        stored = state.stateful_callbacks.setdefault(type(self).__name__, self.state())
-        if self.weights is None:
-            self.weights = stored["args"]["weights"]
+        stored = state.stateful_callbacks.setdefault(type(self).__name__, TeacherWeights().state())
+        self.weights = stored["args"]["weights"] if state.global_step else None
 
     def measure(
         self,

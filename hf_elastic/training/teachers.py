@@ -113,13 +113,6 @@ def input_prefixes(teachers: Sequence[Teacher]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(teacher.inputs for teacher in teachers if teacher.inputs is not None))
 
 
-def teacher_columns(teachers: Sequence[Teacher], dataset: Any) -> list[str]:
-    """The columns of a dataset that only teachers and their caches read."""
-    names = getattr(dataset, "column_names", None) or ()
-    prefixes = input_prefixes(teachers)
-    return [name for name in names if name == EXAMPLE_ID or name.startswith(prefixes)]
-
-
 def observe(
     teacher: Teacher, batch: Batch, output_hidden_states: bool = False, output_attentions: bool = False
 ) -> ModelOutput:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, TrainerCallback
 from transformers.trainer_callback import ProgressCallback
 from transformers.trainer_utils import EvalLoopOutput, TrainOutput, unwrap_peft_model
 from transformers.utils import ModelOutput
@@ -29,10 +29,8 @@ from .coverage import merge_metrics, trained_subnets, without_prefix
 from .distillation import Observation, token_mask
 from .distiller import Distiller, Source
 from .gradient_surgery import GradientSurgery
-from .growing_batches import AdaptBatchSize
+from .kept_columns import KeptColumns
 from .layer_drop import drop_layers
-from .loss_guard import LossGuard
-from .loss_log import LossLog
 from .micro_batches import run_micro_batches
 from .processes import any_process, average_gradients, gathering_gradients, touch_parameters
 from .progress import EvaluationProgress
@@ -40,23 +38,16 @@ from .projection_training import ProjectionTraining, projections_for
 from .resource_callback import ResourceCallback
 from .sampling import SubnetSampler
 from .sharding import check_sharding, fill_gradients, is_sharded, zero_stage
+from .step_notes import StepNotes
 from .subnet_number import AdaptSubnetNumber
 from .subnet_objective import SubnetObjective
 from .subnet_weights import RunningLosses
-from .teacher_checks import check_teacher_cache, check_teacher_data, check_teachers, list_teachers
+from .teacher_checks import list_teachers
 from .teacher_validation import TeacherWeights
-from .teachers import Teacher, freeze, student_inputs, teacher_columns
+from .teachers import Teacher, freeze, student_inputs
+from .trainer_checks import check_data, check_setup
 from .training_statistics import TrainingStatistics
-from .validation import (
-    check_datasets,
-    check_features,
-    check_label_column,
-    check_metric,
-    check_model,
-    check_resumed_subnets,
-    check_subnet_settings,
-    check_subnets,
-)
+from .validation import check_features, check_resumed_subnets, check_subnet_settings, check_subnets
 
 
 class ElasticTrainer(BaseTrainer):
@@ -66,9 +57,12 @@ class ElasticTrainer(BaseTrainer):
     `eval_<metric>` for the full model. `predict` and everything else are the parent's.
 
     A training logs `loss_<subnet>`, and where a subnet learns from others the parts of it: `task_loss_<subnet>`,
-    `distillation_loss_<subnet>` and `hidden_loss_<subnet>`. Each is the mean over the steps that ran the subnet.
+    `distillation_loss_<subnet>` and `hidden_loss_<subnet>`, before their weights. Each is the mean over the steps that
+    ran the subnet.
 
     Subnets that are named anew in `model.config.subnets` count from the next training or evaluation on.
+    Values that are changed in `args` count from the next training on, which begins with no state of the last one but
+    the weights, and, without `model_init`, the optimizer and the feature projections.
 
     With `torch_compile`, every size is compiled by itself: for more than 8 raise
     `torch._dynamo.config.recompile_limit`.
@@ -122,19 +116,15 @@ class ElasticTrainer(BaseTrainer):
             )
         self.teachers = list_teachers(teachers)
         self.subnets: dict[str, SubnetConfig] = {}
+        self._sizes: dict[str, int] = {}  # parameters of the encoder of each
         self.subnet_metrics: dict[str, dict[str, float]] = {}
         self._drawn: dict[str, SubnetConfig] = {}  # what the training step runs, largest first; empty outside of one
-        self._notes: list[tuple[str, dict[str, Tensor], Tensor]] = []  # losses of its subnets, and that of their task
-        self._losses = LossLog()
+        self._notes = StepNotes()
         self.projection_training: ProjectionTraining | None = None
         self.surgery: GradientSurgery | None = None
         super().__init__(model, args, *positional, **keywords)
         if self.pop_callback(ProgressCallback) is not None:
             self.add_callback(EvaluationProgress())
-        if self.projection_training is not None:
-            self.add_callback(self.projection_training)
-        for teacher in self.teachers:
-            freeze(teacher, args.device, args.teacher_dtype)
 
     @property
     def elastic_model(self) -> ElasticPreTrainedModel:
@@ -144,35 +134,51 @@ class ElasticTrainer(BaseTrainer):
     def _validate_args(self) -> None:
         # Here rather than in __init__: `model_init` has run, and neither folders nor repositories are made yet.
         super()._validate_args()
-        check_model(self.model)
-        check_teachers(self.teachers, self.model, self.args, self.processing_class)
+        check_setup(self)
+        check_data(self)
+        self._make_mechanisms()
+
+    def _make_mechanisms(self) -> None:
+        """Makes what a step consists of, by the arguments and sizes as they are now."""
         projections = projections_for(self.teachers, self.elastic_model.config.hidden_size, self.args.seed)
-        if projections is not None and self.args.hidden_weight + self.args.embedding_weight > 0:
+        if projections is None or not self.args.hidden_weight + self.args.embedding_weight:
+            self.projection_training = None
+        elif self.projection_training is None or self.model_init is not None:
             self.projection_training = ProjectionTraining(projections.to(self.args.device))
         if is_sharded(self):
             check_sharding(self.args, self.projection_training is not None, zero_stage(self))
+        if self.model_init is not None:
+            self.subnets = {}  # those of another model, perhaps by the same names
+        self._signature_columns = None
         self._read_subnets()
-        check_datasets(self.model, self.train_dataset, self.eval_dataset)
-        if self.args.remove_unused_columns:
-            check_label_column(self.model, self.train_dataset, self.label_names)
-        check_teacher_data(self.teachers, self.args, self.train_dataset, self.eval_dataset)
-        check_teacher_cache(self.teachers, self.model, self.args)
-        named, only_loss = self.elastic_model.config.subnets, self.compute_metrics is None
-        check_metric(self.args.metric_for_best_model, named, self.eval_dataset, only_loss)
+        self._make_objective()
+        self.surgery = None
+        if self.args.gradient_conflicts != "add":
+            parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+            self.surgery = GradientSurgery(self.args.gradient_conflicts, parameters, self.args.seed)
+        for teacher in self.teachers:
+            freeze(teacher, self.args.device, self.args.teacher_dtype)
 
-    def _read_subnets(self) -> None:
-        """Takes over the sizes that the model names now: other ones may have been named since, by `model_init` too."""
+    def _make_callbacks(self) -> list[TrainerCallback]:
+        callbacks = super()._make_callbacks()
+        return callbacks if self.projection_training is None else [*callbacks, self.projection_training]
+
+    def _read_subnets(self) -> bool:
+        """Takes over the sizes that the model names now, and says whether they are other ones than before."""
         model = self.elastic_model
         subnets = trained_subnets(model)
         if subnets == self.subnets:
-            return
+            return False
         check_subnets(model, subnets)
-        sizes = {name: count_parameters(model, subnet).encoder for name, subnet in subnets.items()}
-        largest_first = sorted(sizes, key=lambda name: -sizes[name])
+        self._sizes = {name: count_parameters(model, subnet).encoder for name, subnet in subnets.items()}
+        self.subnets, self.full_name = subnets, max(self._sizes, key=self._sizes.get)
+        return True
+
+    def _make_objective(self) -> None:
+        model, largest_first = self.elastic_model, sorted(self._sizes, key=lambda name: -self._sizes[name])
         check_subnet_settings(self.args, model, largest_first)
-        check_features(self.args, model, subnets)
-        self.subnets, self.full_name = subnets, largest_first[0]
-        self.sampler = SubnetSampler(sizes, self.args.sampling, self.args.num_random_subnets, self.args.seed)
+        check_features(self.args, model, self.subnets)
+        self.sampler = SubnetSampler(self._sizes, self.args.sampling, self.args.num_random_subnets, self.args.seed)
         projections = self.projection_training and self.projection_training.projections
         distiller = Distiller(self.args, model.config, self.teachers, projections)
         # As the parent does with the task's loss.
@@ -180,28 +186,32 @@ class ElasticTrainer(BaseTrainer):
         self.objective = SubnetObjective(self.args, largest_first, distiller, scale)
 
     def _inner_training_loop(self, *positional: Any, **keywords: Any) -> TrainOutput:
-        # Here rather than in train(): `model_init` has run.
-        self._read_subnets()
+        # Here rather than in train(): `model_init` has run. Arguments may have been changed since the last training.
+        check_setup(self)
+        self._make_mechanisms()
         check_resumed_subnets(keywords.get("resume_from_checkpoint"), self.elastic_model.config.subnets)
-        self._notes, self._losses = [], LossLog()  # one that broke off left some
+        self._notes = StepNotes()  # one that broke off left some
         self.objective.distiller.open_caches(self.train_dataset)
-        if self.args.gradient_conflicts != "add":
-            parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-            self.surgery = GradientSurgery(self.args.gradient_conflicts, parameters, self.args.seed)
         return super()._inner_training_loop(*positional, **keywords)
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """The parent's optimizer, with groups by depth, which trains feature projections as well."""
         optimizer = super().create_optimizer(model)
         if self.projection_training is not None:
-            self.projection_training.add_to(optimizer, self.args.weight_decay)
+            self.projection_training.add_to(optimizer, self.args.weight_decay, self.lr_scheduler is not None)
         return optimizer
 
     def _set_signature_columns_if_needed(self) -> None:
         """Keeps the columns of teachers with inputs of their own, and the examples' ids for their caches."""
         if self._signature_columns is None:
             super()._set_signature_columns_if_needed()
-            self._signature_columns += teacher_columns(self.teachers, self.train_dataset)
+            has_cache = self.args.teacher_cache_dir is not None
+            self._signature_columns = KeptColumns(self._signature_columns, self.teachers, has_cache)
+
+    def _remove_unused_columns(self, dataset: Any, description: str | None = None) -> Any:
+        self._set_signature_columns_if_needed()
+        self._signature_columns.add_from(dataset.column_names)
+        return super()._remove_unused_columns(dataset, description)
 
     def prediction_step(
         self, model: nn.Module, inputs: dict[str, Any], *positional: Any, **keywords: Any
@@ -249,7 +259,7 @@ class ElasticTrainer(BaseTrainer):
                 average_gradients(model.parameters())
             elif is_sharded(self) and not self.is_deepspeed_enabled:
                 fill_gradients(model.parameters())
-        self._note_step(loss)
+        self._notes.tell(self, loss)
         return loss
 
     def _train_part(
@@ -282,7 +292,7 @@ class ElasticTrainer(BaseTrainer):
     def _undo_step(self, model: nn.Module, adaptation: AdaptMicroBatchSize, size: int) -> int:
         """Forgets what a step has done so far that ran out of memory, and gives the size to repeat it with."""
         model.zero_grad()
-        self._notes.clear()
+        self._notes.forget_batch()
         if (statistics := find_callback(self, TrainingStatistics)) is not None:
             statistics.forget_activations()
         if self.surgery is not None:
@@ -328,40 +338,13 @@ class ElasticTrainer(BaseTrainer):
         loss, parts = self.objective(
             name, subnet, task, student, inputs, self.state.global_step, self._training_progress()
         )
-        losses = {"loss": loss.detach(), **{f"{kind}_loss": part.detach() for kind, part in parts.items()}}
-        self._notes.append((name, losses, task.detach()))
+        self._notes.add(name, {"loss": loss, **{f"{kind}_loss": part for kind, part in parts.items()}}, task)
         names = list(self._drawn)
         if name == names[0] and self.args.inplace_distillation:
             distiller.sources.append(Source(student.detached()))
         if name == names[-1] and self._leaves_out_parameters():
             loss = loss + touch_parameters(model)
         return (loss, outputs) if return_outputs else loss
-
-    def _training_progress(self) -> float:
-        """The share of the training that is done, in [0, 1]."""
-        if (growing := find_callback(self, AdaptBatchSize)) is not None:
-            return min(growing.examples / self.args.max_examples, 1.0)
-        return min(self.state.global_step / self.state.max_steps, 1.0)
-
-    def _note_step(self, loss: Tensor) -> None:
-        """Keeps the losses of a batch for the log, and tells the callbacks what has run."""
-        names = {name for name, *_ in self._notes}
-        if (guard := find_callback(self, LossGuard)) is not None:
-            guard.add_loss(loss / len(names))
-        running, step = find_callback(self, RunningLosses), self.state.global_step
-        for name, losses, task in self._notes:
-            if running is not None:
-                running.add(name, task)
-            for kind, loss in losses.items():
-                # Not `loss_<name>_<kind>`, which is `loss_<name>` of a subnet called "small_task".
-                self._losses.add(f"{kind}_{name}", step, loss)
-        if self.accelerator.sync_gradients:
-            sizes, counted = self.sampler.sizes, int(self.objective.counts[None].examples)
-            examples = counted * (1 if self.args.average_tokens_across_devices else self.args.world_size)
-            passes = sum(sizes[name] for name in names) / sizes[self.full_name]
-            for callback in find_callbacks(self, ResourceCallback):
-                callback.on_examples(examples, passes)
-        self._notes.clear()
 
     def evaluation_loop(
         self,
@@ -374,8 +357,8 @@ class ElasticTrainer(BaseTrainer):
         """The parent's loop for predictions; for evaluations that loop once per subnet, as one result."""
         run = partial(super().evaluation_loop, dataloader, description, prediction_loss_only, ignore_keys)
         several = description == "Evaluation"
-        if several:
-            self._read_subnets()
+        if several and self._read_subnets():
+            self._make_objective()
         for progress in find_callbacks(self, EvaluationProgress):
             progress.passes = len(self.subnets) if several else 1
         if not several:
@@ -393,7 +376,7 @@ class ElasticTrainer(BaseTrainer):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Adds the mean losses of each subnet since the last log to what a training step logs."""
-        means = self._losses.pop_means() if "loss" in logs else {}
+        means = self._notes.log.pop_means() if "loss" in logs else {}
         if means:
             values = self.accelerator.reduce(torch.stack(list(means.values())), reduction="mean").tolist()
             logs.update(zip(means, values, strict=True))

@@ -68,7 +68,7 @@ class TrainingStatistics(TrainerCallback):
         model: nn.Module | None = None,
         **kwargs: Any,
     ) -> None:
-        self._forget()  # an epoch may end within a step
+        self.forget()  # an epoch may end within a step
         self._is_due = (state.global_step + 1) % self.steps == 0
         if self._is_due:
             self._activations = defaultdict(_Moments)
@@ -120,7 +120,14 @@ class TrainingStatistics(TrainerCallback):
             due = control.should_log
             self.log(dict(zip(self._statistics, values, strict=True)))
             control.should_log = due  # a log counts as the one that is due, but the loss of this step is not in it
-        self._forget()
+        self.forget()
+
+    def forget(self) -> None:
+        """Takes the hooks off the model, and drops all that a step has shown so far."""
+        for hook in self._hooks:
+            hook.remove()
+        self._is_due, self._hooks = False, []
+        self._activations, self._weights, self._statistics = {}, {}, {}
 
     def forget_activations(self) -> None:
         """Drops what the passes of a step have shown so far, because the step begins again."""
@@ -131,12 +138,6 @@ class TrainingStatistics(TrainerCallback):
             self._activations[layer].add(output[0] if isinstance(output, tuple) else output)
 
         return hook
-
-    def _forget(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        self._is_due, self._hooks = False, []
-        self._activations, self._weights, self._statistics = {}, {}, {}
 
 
 def norm_by_part(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -12,7 +12,8 @@ from torch import nn
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer_callback import CallbackHandler, DefaultFlowCallback
 
-from .loss_log import LossLog
+from .base_trainer import BaseTrainer
+from .step_notes import StepNotes
 from .trainer import ElasticTrainer
 
 # Without files, evaluations and uploads, unless a trial is about them.
@@ -43,12 +44,15 @@ def make_trial(trainer: Trainer, settings: Mapping[str, Any], callbacks: Sequenc
     for name, value in {**_SETTINGS, **settings}.items():
         setattr(trial.args, name, value)
     trial.model_init = trial.optimizer = trial.lr_scheduler = None
+    trial._created_lr_scheduler = False  # as after a training, which would have its schedule made anew
     trial.state, trial.control = TrainerState(), TrainerControl()
     trial.callback_handler = CallbackHandler(
         [DefaultFlowCallback(), *callbacks], trial.model, trial.processing_class, None, None
     )
+    if isinstance(trial, BaseTrainer):
+        trial._run_record = trial._own_callbacks = None
     if isinstance(trial, ElasticTrainer):
-        trial._losses, trial._notes, trial._run_record = LossLog(), [], None
+        trial._notes = StepNotes()
         trial.subnets = {}  # so that sampler and objective are made anew, by the settings
         if trial.projection_training is not None:
             trial.projection_training = copy.deepcopy(trial.projection_training)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 from transformers.trainer_utils import has_length, unwrap_peft_model
-from transformers.utils import CONFIG_NAME, logging
+from transformers.utils import CONFIG_NAME
 
 from ..compression.units import layer_and_name, replaced_modules, units_of
 from ..modeling.modeling_elastic import (
@@ -27,12 +27,12 @@ from .attention_states import RECORDABLE
 from .distillation import IGNORED_LABEL
 from .feature_distillation import OF_ATTENTION
 
-logger = logging.get_logger(__name__)
-
 # The collators of transformers make "labels" of the others.
 LABEL_COLUMNS = ("labels", "label", "label_ids")
 # Enough to find labels that are off by one or of another label set, without reading a corpus of tokens.
 SAMPLED_ROWS = 1000
+# Names of metrics begin with them, and they are similar to one another and to names of sizes.
+AVERAGES = ("mean", "micro", "macro")
 
 
 def check_model(model: nn.Module) -> None:
@@ -210,12 +210,14 @@ def check_metric(metric: str | None, subnets: Mapping[str, SubnetConfig], eval_d
     possible = ["loss", *(f"{scope}_loss" for scope in [*subnets, "mean"])]
     if only_loss and name.endswith("loss") and name not in possible:
         raise ValueError(f"metric_for_best_model={metric!r} is not evaluated. Choose one of {', '.join(possible)}.")
-    scope = name.partition("_")[0]
+    scope, separator, _ = name.partition("_")
+    is_known = scope in AVERAGES or any(name.startswith(f"{subnet}_") for subnet in subnets)
     similar = difflib.get_close_matches(scope, subnets, n=1, cutoff=0.75)
-    if similar and not any(name.startswith(f"{subnet}_") for subnet in subnets):
-        logger.warning(
-            f"metric_for_best_model={metric!r} starts with no subnet's name. If you meant {similar[0]!r}, correct it: "
-            "an unknown metric fails at the first evaluation."
+    if separator and similar and not is_known:
+        raise ValueError(
+            f"metric_for_best_model={metric!r} starts with the name of no subnet, but nearly with that of "
+            f"{similar[0]!r}. Write it as {similar[0]}{name.removeprefix(scope)}, or name the metric or the subnet "
+            "otherwise."
         )
 
 

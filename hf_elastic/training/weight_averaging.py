@@ -1,7 +1,6 @@
 """Averages of the weights over a training, which generalize better than the last weights (EMA, SWA)."""
 
-import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,6 +39,8 @@ class WeightAveraging(StoredCallback):
             Weight of the past in `"ema"`.
         start (`float`, defaults to 0.75):
             Share of the training after which `"swa"` begins.
+        progress (`Callable[[], float]`, *optional*):
+            Gives the share of the training that is done after a step; by default that of its steps counts.
 
     Raises:
         ValueError: For an unknown kind; when a training begins whose parameters are split between processes.
@@ -50,9 +51,12 @@ class WeightAveraging(StoredCallback):
         https://arxiv.org/abs/1803.05407
     """
 
-    def __init__(self, kind: str, decay: float = 0.999, start: float = 0.75) -> None:
+    def __init__(
+        self, kind: str, decay: float = 0.999, start: float = 0.75, progress: Callable[[], float] | None = None
+    ) -> None:
         check_choice("kind", kind, ("ema", "swa"))
-        self.start = 0.0 if kind == "ema" else start
+        self.start, self.progress = 0.0 if kind == "ema" else start, progress
+        self._is_left_out = False
         self._update = get_ema_multi_avg_fn(decay) if kind == "ema" else get_swa_multi_avg_fn()
         self.average: AveragedModel | None = None
 
@@ -70,11 +74,16 @@ class WeightAveraging(StoredCallback):
     def on_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: nn.Module, **kwargs: Any
     ) -> None:
-        # Here rather than at the end of the step, where the gradients are gone.
-        weights = nn.ParameterList(_trained(model).values())
-        is_left_out = all(weight.grad is None for weight in weights)
-        if is_left_out or state.global_step + 1 < math.ceil(self.start * state.max_steps):
+        # Known here alone: at the end of the step the gradients are gone, and before, its progress is not made yet.
+        self._is_left_out = all(weight.grad is None for weight in _trained(model).values())
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: nn.Module, **kwargs: Any
+    ) -> None:
+        done = state.global_step / state.max_steps if self.progress is None else self.progress()
+        if self._is_left_out or done < self.start:
             return
+        weights = nn.ParameterList(_trained(model).values())
         if self.average is None:
             self.average = AveragedModel(weights, multi_avg_fn=self._update)
         self.average.update_parameters(weights)
@@ -133,20 +142,10 @@ class WeightAveraging(StoredCallback):
         Raises:
             ValueError: If the parameters that were trained are others.
         """
-        path, trained = Path(folder) / TRAINING_WEIGHTS_NAME, _trained(model)
-        self.average = None
-        if not path.exists():
-            return
-        with safe_open(path, framework="pt") as file, torch.no_grad():
-            if different := set(file.keys()) ^ trained.keys():
-                raise ValueError(
-                    f"{path} has the weights of another training: the first difference is {min(different)!r}. Freeze "
-                    "and adapt the model as it was, or train anew."
-                )
-            self.average = AveragedModel(nn.ParameterList(trained.values()), multi_avg_fn=self._update)
-            self.average.n_averaged.fill_(int(file.metadata()["n_averaged"]))
-            for name, parameter in trained.items():
-                parameter.copy_(file.get_tensor(name))
+        average = AveragedModel(nn.ParameterList(_trained(model).values()), multi_avg_fn=self._update)
+        number = load_training_weights(folder, model)
+        average.n_averaged.fill_(number)
+        self.average = average if number else None
 
     @torch.no_grad()
     def _swap(self, model: nn.Module) -> None:
@@ -155,6 +154,37 @@ class WeightAveraging(StoredCallback):
             weights = parameter.clone()
             parameter.copy_(average)
             average.copy_(weights)
+
+
+def load_training_weights(folder: str | Path, model: nn.Module) -> int:
+    """Gives a model the weights that a training went on with, in place of their average.
+
+    Without them, a training that averages no longer would go on from the average, with the optimizer state of others.
+
+    Args:
+        folder (`str` or `Path`):
+            A checkpoint. One of a training that had not begun to average is left as it is.
+        model (`nn.Module`):
+            The model that is trained.
+
+    Returns:
+        `int`: How many steps the average is of; 0 if there is none.
+
+    Raises:
+        ValueError: If the parameters that were trained are others.
+    """
+    path, trained = Path(folder) / TRAINING_WEIGHTS_NAME, _trained(model)
+    if not path.exists():
+        return 0
+    with safe_open(path, framework="pt") as file, torch.no_grad():
+        if different := set(file.keys()) ^ trained.keys():
+            raise ValueError(
+                f"{path} has the weights of another training: the first difference is {min(different)!r}. Freeze "
+                "and adapt the model as it was, or train anew."
+            )
+        for name, parameter in trained.items():
+            parameter.copy_(file.get_tensor(name))
+        return int(file.metadata()["n_averaged"])
 
 
 def _trained(model: nn.Module) -> dict[str, nn.Parameter]:

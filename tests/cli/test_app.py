@@ -54,6 +54,7 @@ def test_every_command_explains_itself(command):
         ["train", "model", "data.csv", "-o", "out", "--subnet", "small=width:half"],
         ["train", "model", "data.csv", "-o", "out", "--subnet", "small=width:2"],
         ["convert", "model", "-o", "out", "--subnet", "small=width:0"],
+        ["train", "model", "data.csv", "-o", "out", "-a", "learning_rate=0.1"],
         ["check", "model"],
         ["check", "model", "data.csv", "--steps", "1"],
     ],
@@ -94,6 +95,41 @@ def test_each_bad_input_is_one_line_on_stderr(capsys, checkpoint, data_file, tmp
     assert message in err.splitlines()[-1]
     assert "Traceback" not in err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("command", ["train", "check"])
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("smapling=joint", "'smapling' is no training argument. Did you mean sampling?"),
+        ("sampling=some", "sampling='some' is unknown. Choose one of joint, sandwich, one_per_step."),
+        ("temperature=-1", "temperature=-1 is not positive."),
+        ("temperature=warm", "temperature='warm': expected float, got str."),
+        ("max_steps=ten", "other_arguments: max_steps='ten': expected int, got str."),
+        ("log_resources='false'", "log_resources='false': expected bool, got str"),
+        ("early_stopping_min_gain=0.1", "early_stopping_min_gain needs evaluations."),
+    ],
+)
+def test_a_bad_training_argument_is_one_line_before_the_data_are_read(capsys, tmp_path, command, argument, message):
+    status, err = fail(capsys, command, "model", "missing.csv", "-o", tmp_path / "out", "-a", argument)
+    assert status == 1
+    assert message in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("argument", "option"),
+    [
+        ("learning_rate=0.1", "--learning-rate"),
+        ("num_train_epochs=2", "--cotrain-epochs"),
+        ("per_device_train_batch_size=4", "--batch-size"),
+        ("output_dir=elsewhere", "--output-dir"),
+    ],
+)
+def test_an_argument_with_an_option_of_its_own_names_it(argument, option):
+    result = CliRunner().invoke(app, ["check", "model", "data.csv", "-a", argument])
+    assert result.exit_code == 2
+    output = " ".join(result.output.replace("│", " ").split())
+    assert f"--argument {argument.partition('=')[0]}: give it as {option}." in output
 
 
 def test_labels_that_the_checkpoint_does_not_have_are_an_error(capsys, checkpoint, data_file, tmp_path):

@@ -64,6 +64,16 @@ def test_an_output_folder_that_train_would_refuse_is_refused_here(capsys, checkp
     assert "is not empty" in capsys.readouterr().err
 
 
+def test_what_the_fine_tuning_cannot_take_is_refused(capsys, checkpoint, data_file):
+    arguments = ["-a", "lr_scheduler_type=reduce_lr_on_plateau", "-a", "eval_strategy=epoch"]
+    with pytest.raises(SystemExit) as stopped:
+        main(["check", str(checkpoint), str(data_file), *SIZES, *SETTINGS, "--quick", *arguments])
+    assert stopped.value.code == 1
+    assert "error: The fine-tuning of the full model, which has neither evaluations" in capsys.readouterr().err
+    status, _, output = check(checkpoint, data_file, "--quick", *arguments, "--finetune-epochs", 0)
+    assert status == 0, output
+
+
 @pytest.mark.parametrize(
     ("option", "message"), [("--check", "The training is not ready. sizes: The weight"), ("--no-check", "is bad")]
 )

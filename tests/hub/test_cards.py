@@ -86,6 +86,10 @@ def test_missing_details_are_said_and_never_printed_as_none(manifest):
     ("details", "sentence"),
     [
         ({"dataset": "BBC News"}, "Trained on BBC News. How many rows of it were used was not recorded."),
+        (
+            {"dataset": "BBC News", "run": {"seed": 7, "data": {"train": {"rows": 32}}}},
+            "Trained on BBC News. 32 rows of it were used.",
+        ),
         ({"training_data": "1225 articles."}, "1225 articles."),
         (
             {"dataset_id": "SetFit/bbc-news", "training_data": "1225 articles."},

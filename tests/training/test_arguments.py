@@ -1,6 +1,9 @@
+import importlib
 import json
+import re
 
 import pytest
+import torch
 from transformers import HfArgumentParser
 
 from hf_elastic import ElasticTrainingArguments
@@ -12,6 +15,7 @@ def test_defaults(tmp_path):
     assert (args.task_weight, args.distillation_weight, args.hidden_weight, args.temperature) == (1.0, 1.0, 0.1, 1.0)
     assert args.subnet_weights == {}
     assert args.ddp_find_unused_parameters is False
+    assert args.dataloader_pin_memory is torch.accelerator.is_available()
 
 
 @pytest.mark.parametrize(
@@ -157,3 +161,14 @@ def test_bad_values_are_named(tmp_path, settings, message):
 def test_values_of_another_kind_are_named(tmp_path, settings, message):
     with pytest.raises(TypeError, match=message):
         ElasticTrainingArguments(str(tmp_path), **settings)
+
+
+def test_the_documentation_says_where_each_argument_is_described():
+    paths = re.findall(r"- `([\w.]+)\.(\w+)`:", ElasticTrainingArguments.__doc__)
+    groups = [getattr(importlib.import_module(module), name) for module, name in paths]
+    assert groups == [
+        base for base in ElasticTrainingArguments.__mro__[1:] if base.__module__.startswith("hf_elastic")
+    ]
+    for group in groups:
+        for name in vars(group)["__annotations__"]:
+            assert f"        {name} (`" in group.__doc__

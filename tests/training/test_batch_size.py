@@ -81,7 +81,21 @@ def test_resumes_with_what_it_has_learned(tmp_path):
     second.train(resume_from_checkpoint=str(tmp_path / "checkpoint-5"))
     assert rule_of(second) == rule_of(first) == MicroBatchSize(7, failed=None, steps_below=1)
     saved = json.loads((tmp_path / "checkpoint-5/trainer_state.json").read_text())["stateful_callbacks"]
-    assert saved["AdaptMicroBatchSize"]["args"] == {"size": 5, "failed": None, "steps_below": 2}
+    assert saved["AdaptMicroBatchSize"]["args"] == {
+        **{"size": 5, "failed": None, "steps_below": 2},
+        "begun_at": 4,
+    }
+
+
+@pytest.mark.parametrize(("given", "expected"), [(2, [2, 2, 3]), (16, [16, 16, 16]), (None, [9, 10, 10])])
+def test_a_resumed_training_may_begin_at_another_size(tmp_path, given, expected):
+    """A size of 9 is what the checkpoint has; without one that is given, it goes on."""
+    settings = {**ADAPTS, "memory_threshold": 1.0, "micro_batch_size": 8, "max_steps": 4}
+    train(tmp_path, **settings, save_strategy="steps", save_steps=4)
+    settings |= {"micro_batch_size": given, "max_steps": 7}
+    resumed = make_trainer(tmp_path, settings=settings)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
+    assert logged(resumed, "micro_batch_size")[-3:] == expected
 
 
 def test_a_new_training_begins_afresh(tmp_path):

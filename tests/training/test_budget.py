@@ -1,3 +1,5 @@
+import logging
+
 import pytest
 
 from hf_elastic.training.budget import TrainingBudget
@@ -33,6 +35,19 @@ def test_within_the_limit_it_runs_to_the_end(tmp_path):
     assert trainer.state.global_step == 16
     assert budget_of(trainer).examples == 2 * 64
     assert budget_of(trainer).seconds > 0
+
+
+def test_an_end_by_the_budget_is_told(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("hf_elastic"), "propagate", True)
+    trainer, _ = train(tmp_path, max_examples=20, max_minutes=60.0, **STEPS)
+    told = (
+        "max_minutes=60.0 and max_examples=20 ended the training at step 3 of 16, after 0.0 minutes and 24 examples."
+    )
+    assert budget_of(trainer).ending == told
+    assert [record.levelname for record in caplog.records if record.getMessage() == told] == ["WARNING"]
+    trainer.args.max_examples = 200
+    trainer.train()
+    assert budget_of(trainer).ending is None
 
 
 def test_without_a_limit_there_is_no_budget(tmp_path):

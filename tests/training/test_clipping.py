@@ -132,17 +132,28 @@ def test_frozen_parameters_are_left_out():
 @pytest.mark.parametrize("percentile", [10, 50, 100])
 def test_the_limit_is_numpys_percentile_of_the_window(percentile):
     norms = np.random.default_rng(0).gamma(2.0, size=40)
-    clipping = PercentileClipping(percentile, window=16)
+    clipping = PercentileClipping()
     for i, norm in enumerate(norms):
         window = norms[max(0, i - 15) : i + 1]
-        assert clipping.limit(torch.tensor(norm)) == pytest.approx(np.percentile(window, percentile))
+        assert clipping.limit(torch.tensor(norm), percentile, window=16) == pytest.approx(
+            np.percentile(window, percentile)
+        )
 
 
 def test_norms_that_are_not_finite_do_not_count():
-    clipping = PercentileClipping(50)
-    assert clipping.limit(math.nan) == math.inf
-    clipping.limit(2.0)
-    assert clipping.limit(math.inf) == 2.0
+    clipping = PercentileClipping()
+    assert clipping.limit(math.nan, 50) == math.inf
+    clipping.limit(2.0, 50)
+    assert clipping.limit(math.inf, 50) == 2.0
+
+
+def test_a_step_that_is_forgotten_does_not_count():
+    clipping = PercentileClipping()
+    clipping.limit(2.0, 100)
+    for norm in (9.0, math.inf):
+        clipping.limit(norm, 100)
+        clipping.forget_step()
+    assert clipping.limit(1.0, 100) == 2.0
 
 
 class NormRecorder(transformers.TrainerCallback):
@@ -214,6 +225,18 @@ def test_a_resumed_training_has_the_same_limits(tmp_path):
     assert clipping_of(resumed).norms == clipping_of(whole).norms
     for name, value in whole.model.state_dict().items():
         assert torch.equal(resumed.model.state_dict()[name], value)
+
+
+def test_a_resumed_training_may_have_another_percentile(tmp_path):
+    settings = {"percentile_clipping": 20, "save_strategy": "steps", "save_steps": 3}
+    whole, recorder = train(tmp_path, **settings), NormRecorder()
+    others = {"percentile_clipping": 60, "percentile_window": 2}
+    resumed = train(tmp_path, [recorder], str(tmp_path / "checkpoint-3"), **{**settings, **others})
+    norms = norms_before(whole)[:3] + norms_before(resumed)[-3:]
+    limits = [np.percentile(norms[i - 1 : i + 1], 60) for i in range(3, 6)]
+    expected = [min(norm, limit) for norm, limit in zip(norms[3:], limits, strict=True)]
+    np.testing.assert_allclose(np.array(recorder.norms), expected, rtol=1e-4)
+    assert len(clipping_of(resumed).norms) == 2
 
 
 def test_a_new_training_begins_without_norms(tmp_path):

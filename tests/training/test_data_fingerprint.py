@@ -1,7 +1,12 @@
+import datetime
+from collections import OrderedDict, UserDict
+from types import MappingProxyType
+
 import numpy as np
 import pytest
 import torch
 from torch.utils.data import Dataset
+from transformers import BatchEncoding
 
 from hf_elastic.training.data_fingerprint import HASHED_ROWS, DataFingerprint
 
@@ -43,10 +48,25 @@ def test_large_data_are_hashed_in_part():
     assert DataFingerprint.of(rows).content_hash != data.content_hash
 
 
-def test_tensors_bytes_and_other_objects_have_a_hash():
-    rows = [{"ids": torch.tensor([1, 2]), "image": b"\x00\xff", "object": object()}]
-    plain = [{"ids": [1, 2], "image": "00ff", "object": "object"}]
+def test_tensors_bytes_and_times_have_a_hash():
+    rows = [{"ids": torch.tensor([1, 2]), "image": b"\x00\xff", "day": datetime.date(2026, 1, 31)}]
+    plain = [{"ids": [1, 2], "image": "00ff", "day": "2026-01-31"}]
     assert DataFingerprint.of(rows).content_hash == DataFingerprint.of(plain).content_hash
+
+
+@pytest.mark.parametrize("kind", [BatchEncoding, UserDict, OrderedDict, MappingProxyType])
+def test_rows_of_any_mapping_are_those_of_a_dict(kind):
+    rows = [{"input_ids": [1, 2], "labels": 0}, {"input_ids": [7, 8, 9], "labels": 1}]
+    fingerprint = DataFingerprint.of([kind(row) for row in rows])
+    assert fingerprint == DataFingerprint.of(rows)
+    assert fingerprint.columns == ["input_ids", "labels"]
+    assert fingerprint.content_hash != DataFingerprint.of([kind(row) for row in rows[::-1]]).content_hash
+
+
+@pytest.mark.parametrize("row", [object(), {"text": object()}, {"text": np.array([object()])}, {("a", "b"): 1}])
+def test_rows_of_unknown_content_have_no_hash(row):
+    fingerprint = DataFingerprint.of([{"text": "a"}, row])
+    assert (fingerprint.rows, fingerprint.content_hash, fingerprint.hashed_rows) == (2, None, 0)
 
 
 def test_data_that_may_give_other_rows_are_not_read():

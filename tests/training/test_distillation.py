@@ -5,7 +5,13 @@ import torch
 from transformers.utils import ModelOutput
 
 from hf_elastic.training.attention_states import AttentionStates
-from hf_elastic.training.distillation import Observation, UnitCounts, prediction_loss, token_mask
+from hf_elastic.training.distillation import (
+    Observation,
+    UnitCounts,
+    feature_mask,
+    prediction_loss,
+    token_mask,
+)
 from hf_elastic.training.objectives import binary_kl, kl_divergence, logit_mse, soft_cross_entropy
 from tests.training.cases import CASES, collate, make_model, make_rows
 
@@ -32,6 +38,17 @@ def test_classes_may_be_compared_otherwise():
     expected = soft_cross_entropy(LOGITS, TEACHER, temperature=2.0)
     assert soft(temperature=2.0, output_loss="cross_entropy") == expected
     assert soft(temperature=2.0, output_loss="mse") == logit_mse(LOGITS, TEACHER)
+
+
+@pytest.mark.parametrize("output_loss", ["kl", "cross_entropy", "mse"])
+def test_examples_without_a_class_are_left_out(output_loss):
+    logits, teacher = LOGITS.repeat(2, 1), TEACHER.repeat(2, 1)
+    batch = {"input_ids": torch.ones(4, 3, dtype=torch.long), "labels": torch.tensor([0, -100, -100, 1])}
+    kept = [0, 3]
+    expected = soft(logits[kept], teacher[kept], {name: value[kept] for name, value in batch.items()})
+    assert soft(logits, teacher, batch) == expected
+    nothing = {**batch, "labels": torch.full((4,), -100)}
+    assert soft(logits, teacher, nothing, output_loss=output_loss) == 0
 
 
 def test_regression():
@@ -70,13 +87,32 @@ def test_spans_over_the_positions_that_exist():
 )
 def test_counts(case, labels):
     batch = collate(make_rows(case, 2))
-    examples, tokens, counted = UnitCounts.of(batch)
+    examples, sequences, tokens, counted = UnitCounts.of(batch)
     assert (examples, tokens, counted) == (2, batch["attention_mask"].sum(), labels)
+    assert sequences == (4 if case == "multiple_choice" else 2)
 
 
 def test_counts_of_tokens_leave_out_the_ignored():
     batch = collate(make_rows("masked_lm", 4))
     assert UnitCounts.of(batch).labels == sum(label != -100 for row in batch["labels"].tolist() for label in row)
+
+
+@pytest.mark.parametrize("case", ["classification", "multiple_choice"])
+def test_features_of_examples_without_a_class_do_not_count(case):
+    batch = collate(make_rows(case, 3))
+    batch["labels"][1] = -100
+    kept = {name: value[[0, 2]] for name, value in batch.items()}
+    mask = feature_mask(batch)
+    assert mask.sum() == UnitCounts.of(batch).tokens == kept["attention_mask"].sum()
+    assert torch.equal(mask[mask.any(dim=-1)], kept["attention_mask"].flatten(end_dim=-2))
+    assert UnitCounts.of(batch)[1:] == UnitCounts.of(kept)[1:] and UnitCounts.of(batch).examples == 3
+
+
+def test_features_count_where_the_label_is_a_value_or_of_a_token():
+    values = {**BATCH, "labels": torch.tensor([-100, 5])}
+    assert feature_mask(values, "regression").sum() == 5
+    assert feature_mask({**BATCH, "labels": torch.tensor([-100.0, 5.0])}).sum() == 5
+    assert feature_mask({**BATCH, "labels": torch.full((2, 3), -100)}).sum() == 5
 
 
 def test_without_a_mask_all_tokens_count():

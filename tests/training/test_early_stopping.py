@@ -1,3 +1,4 @@
+import logging
 import math
 from types import SimpleNamespace
 
@@ -90,6 +91,24 @@ def test_a_training_that_learns_nothing_stops(tmp_path):
     assert logged(trainer, "full_model_passes") == pytest.approx([passes * step / 4 for step in range(1, 13)])
     trainer.evaluate()  # outside of the training, at no cost
     assert len(callback.history) == 3
+
+
+def test_it_is_told_in_words_that_the_user_has_used(tmp_path, caplog, monkeypatch):
+    for name in ("transformers", "hf_elastic"):
+        monkeypatch.setattr(logging.getLogger(name), "propagate", True)
+    trainer = make_trainer(tmp_path, settings=SETTINGS)
+    trainer.train()
+    told = stopping_of(trainer).ending
+    assert told.startswith("early_stopping_min_gain=0.5 ended the training at step 12 of 40: mean_loss gained 0 per")
+    assert told in caplog.messages
+    assert "EarlyStoppingCallback" not in caplog.text
+
+
+def test_after_the_last_step_there_is_nothing_to_stop(tmp_path):
+    trainer = make_trainer(tmp_path, settings={**SETTINGS, "num_train_epochs": 3})
+    trainer.train()
+    assert trainer.state.global_step == 12
+    assert stopping_of(trainer).ending is None
 
 
 def test_resumes_with_its_history(tmp_path):

@@ -1,7 +1,9 @@
 """One run for all sizes: its phases, what it learns, what it saves."""
 
 import json
+import sys
 
+import datasets
 import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
@@ -10,7 +12,8 @@ from transformers import AutoModelForSequenceClassification, EvalPrediction
 from hf_elastic import ElasticTrainingArguments
 from hf_elastic.training.family import read_metrics, train_family
 
-from .cases import NAMES, make_fresh_model, make_learnable_rows
+from .cases import NAMES, collate, make_fresh_model, make_learnable_rows, make_model
+from .teacher_cases import make_numbered_rows
 
 
 def accuracy(prediction: EvalPrediction) -> dict[str, float]:
@@ -56,6 +59,22 @@ def test_every_size_learns_and_every_phase_is_announced_and_timed(tmp_path):
     assert run.evaluate(rows[256:]) == run.metrics
 
 
+def test_sizes_are_scored_on_the_test_data_if_there_are_some(tmp_path):
+    rows = make_learnable_rows(48)
+    data = {"train_dataset": rows[:16], "test_dataset": rows[24:], "data_collator": pad, "compute_metrics": accuracy}
+    args = arguments(tmp_path, max_steps=1)
+    run = train_family(make_fresh_model(), args, **data, eval_dataset=rows[16:24], rank_examples=0)
+    assert run.scored_dataset == rows[24:]
+    assert run.metrics == run.evaluate(rows[24:]) != run.evaluate(rows[16:24])
+    run.save(tmp_path / "saved")
+    recorded = json.loads((tmp_path / "saved" / "run.json").read_text())["data"]
+    assert {use: data["rows"] for use, data in recorded.items()} == {"train": 16, "evaluation": 8, "test": 24}
+    only = train_family(make_fresh_model(), args, **data, rank_examples=0)
+    assert only.metrics == run.metrics
+    with pytest.raises(TypeError, match="data are a dict of 'test'. Give one dataset"):
+        train_family(make_fresh_model(), args, **{**data, "test_dataset": {"test": rows}})
+
+
 def test_phases_can_be_left_out(tmp_path):
     rows = make_learnable_rows(16)
     run = train_family(make_fresh_model(), arguments(tmp_path, max_steps=1), rows, data_collator=pad, rank_examples=0)
@@ -81,6 +100,10 @@ def test_what_is_saved_loads_with_its_scores(tmp_path):
     loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved")
     assert loaded.config.subnets == model.config.subnets
     assert json.loads((tmp_path / "saved" / "metrics.json").read_text()) == run.scores
+    written = json.loads((tmp_path / "saved" / "training_log.json").read_text())
+    assert written["outcome"] == {**run.outcome.to_dict(), "sizes": ["supernet", "tiny"], "teachers": []}
+    assert written["outcome"]["steps"] == 2
+    assert written["log"] == run.trainer.state.log_history
     assert list(run.scores) == ["supernet", "tiny"]
     assert read_metrics(tmp_path / "saved", ["tiny", "other"]) == {"tiny": run.scores["tiny"]}
 
@@ -128,6 +151,42 @@ def test_adapters_that_cannot_be_ranked_are_an_error_before_any_work(tmp_path):
     assert phases == []
     run = train_family(model, args, rows, data_collator=pad, rank_examples=0)
     assert list(run.seconds) == ["co-train"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "message"),
+    [
+        ({"teacher_cache_dir": "cache", "hidden_weight": 0.0}, ValueError, "no column 'example_id'"),
+        ({"gradient_conflicts": "upgrad"}, ImportError, "gradient_conflicts='upgrad' needs torchjd"),
+    ],
+    ids=["ids", "torchjd"],
+)
+def test_what_stops_the_common_training_is_an_error_before_any_work(tmp_path, monkeypatch, settings, kind, message):
+    monkeypatch.setitem(sys.modules, "torchjd", None)
+    rows, phases = make_learnable_rows(8), []
+    args = arguments(tmp_path, **settings)
+    with pytest.raises(kind, match=message):
+        train_family(
+            make_fresh_model(),
+            args,
+            rows,
+            data_collator=pad,
+            teachers=[make_model("classification")],
+            finetune_epochs=1,
+            on_phase=phases.append,
+        )
+    assert phases == []
+
+
+def test_a_cache_of_other_data_is_an_error_before_any_work(tmp_path):
+    rows, phases = datasets.Dataset.from_list(make_numbered_rows(16)), []
+    args = arguments(tmp_path, teacher_cache_dir=str(tmp_path / "cache"), hidden_weight=0.0, max_steps=1)
+    keywords = {"teachers": [make_model("classification")], "data_collator": collate, "finetune_epochs": 0.5}
+    run = train_family(make_fresh_model(), args, rows.select(range(8)), **keywords, rank_examples=8)
+    assert list(run.seconds) == ["fine-tune", "rank", "co-train"]
+    with pytest.raises(ValueError, match="room for 8 examples"):
+        train_family(make_fresh_model(), args, rows, **keywords, on_phase=phases.append)
+    assert phases == []
 
 
 def test_data_without_a_length_cannot_be_fine_tuned_by_epochs(tmp_path):

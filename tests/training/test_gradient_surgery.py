@@ -104,5 +104,7 @@ def test_a_step_is_drawn_like_any_other_time_and_leaves_the_random_state():
 
 def test_torchjd_is_asked_for(monkeypatch):
     monkeypatch.setitem(sys.modules, "torchjd", None)
-    with pytest.raises(ImportError, match=r'gradient_conflicts=.pcgrad. needs torchjd: pip install "torchjd'):
+    with pytest.raises(
+        ImportError, match=r'gradient_conflicts=.pcgrad. needs `torchjd`: pip install "hf_elastic.surgery."'
+    ):
         GradientSurgery("pcgrad", make_parameters())

@@ -11,6 +11,7 @@ from tests.training.cases import (
     assert_same_gradients,
     logged,
     losses_of,
+    make_model,
     make_rows,
     make_trainer,
 )
@@ -69,7 +70,7 @@ class Sizes(TrainerCallback):
         return logged(self.trainer, "epoch")
 
 
-def train(folder, sizes, resume=None, **settings):
+def train(folder, sizes, resume=None, callbacks=(), **settings):
     defaults = {
         "adapt_micro_batch_size": True,
         "keep_effective_batch": False,
@@ -81,7 +82,7 @@ def train(folder, sizes, resume=None, **settings):
         "save_steps": 1,
     }
     watch, recorder = Sizes(sizes), GradientRecorder()
-    trainer = make_trainer(folder, settings={**defaults, **settings}, callbacks=[recorder])
+    trainer = make_trainer(folder, settings={**defaults, **settings}, callbacks=[recorder, *callbacks])
     trainer.add_callback(watch)  # behind those of the trainer
     watch.trainer = trainer
     trainer.train(resume_from_checkpoint=resume and str(resume))
@@ -120,6 +121,34 @@ def test_progress_counts_examples(tmp_path):
     assert growing.rates[3] == pytest.approx(1e-3 * (1 - 34 / 128))
     assert growing.epochs[-1] >= 2 > growing.epochs[-2]
     assert growing.rates[-1] == 0
+
+
+class Weights(TrainerCallback):
+    """Keeps a weight of each step."""
+
+    def __init__(self):
+        self.steps = []
+
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        self.steps.append(model.classifier.weight.detach().clone())
+
+
+def test_averages_begin_by_the_examples(tmp_path):
+    """Batches of 8, 8, 16, 16 and 16 rows: the fourth reaches three quarters of 64 examples, none does of 8 steps."""
+    settings = {"max_examples": 64, "save_strategy": "no", "weight_averaging": "swa", "swa_start": 0.75}
+    weights = Weights()
+    trainer, _, _ = train(tmp_path, {1: 16}, callbacks=[weights], **settings)
+    assert (len(weights.steps), trainer.state.max_steps) == (5, 8)
+    torch.testing.assert_close(trainer.model.classifier.weight.detach(), torch.stack(weights.steps[3:]).mean(dim=0))
+
+
+def test_the_order_is_that_of_the_data_seed(tmp_path):
+    def first_batch(**seeds):
+        settings = {"adapt_micro_batch_size": True, "keep_effective_batch": False, "max_examples": 64, **seeds}
+        return next(iter(make_trainer(tmp_path, settings=settings).get_train_dataloader()))["input_ids"].tolist()
+
+    assert first_batch(seed=1, data_seed=5) == first_batch(seed=2, data_seed=5) == first_batch(seed=5)
+    assert first_batch(seed=1, data_seed=5) != first_batch(seed=1)
 
 
 def test_batches_grow_with_the_memory_and_never_fall_under_what_was_asked_for(tmp_path):
@@ -166,9 +195,30 @@ def test_the_losses_of_others_count_by_the_examples(tmp_path):
     assert done == [8, 16, 32, 48, 64] and sizes[-1] == 16
 
 
-def test_schedulers_that_count_steps(tmp_path):
+def test_schedulers_that_count_steps_are_refused_before_the_training(tmp_path):
+    settings = {"adapt_micro_batch_size": True, "keep_effective_batch": False, "max_examples": 64}
     with pytest.raises(TypeError, match="ReduceLROnPlateau counts steps.*'linear'"):
-        train(tmp_path, {}, lr_scheduler_type="reduce_lr_on_plateau", eval_strategy="steps", eval_steps=1)
+        make_trainer(
+            tmp_path,
+            settings={
+                **settings,
+                "lr_scheduler_type": "reduce_lr_on_plateau",
+                "eval_strategy": "steps",
+                "eval_steps": 1,
+            },
+        )
+    model = make_model("classification")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    given = {"model": model, "optimizers": (optimizer, torch.optim.lr_scheduler.StepLR(optimizer, 2))}
+    with pytest.raises(TypeError, match="StepLR counts steps"):
+        make_trainer(tmp_path, settings=settings, **given)
+
+
+@pytest.mark.parametrize("kind", ["cosine", "constant", "polynomial", "inverse_sqrt", "warmup_stable_decay"])
+def test_schedulers_by_the_progress_are_not(tmp_path, kind):
+    settings = {"adapt_micro_batch_size": True, "keep_effective_batch": False, "max_examples": 64, "warmup_steps": 0.1}
+    options = {"num_decay_steps": 2} if kind == "warmup_stable_decay" else {}
+    make_trainer(tmp_path, settings={**settings, "lr_scheduler_type": kind, "lr_scheduler_kwargs": options})
 
 
 def test_two_shards_of_a_prepared_loader():

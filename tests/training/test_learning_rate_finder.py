@@ -6,12 +6,15 @@ import sys
 import numpy as np
 import pytest
 import torch
+from torch.optim.lr_scheduler import LambdaLR
 from transformers import BertForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
 
 from hf_elastic.training.learning_rate_finder import LearningRateCurve, find_learning_rate
 
 from .cases import (
+    LittleRoom,
     collate,
+    logged,
     losses_of,
     make_fresh_model,
     make_learnable_rows,
@@ -119,6 +122,33 @@ def test_the_losses_are_those_of_a_plain_loop_of_growing_rates(tmp_path, tiny_be
         optimizer.zero_grad()
 
 
+@pytest.mark.parametrize(
+    "settings", [{}, {"keep_effective_batch": False, "max_examples": 64, "max_steps": -1}], ids=["same", "growing"]
+)
+def test_it_adapts_to_the_memory_as_the_training_does(tmp_path, settings):
+    expected = find_learning_rate(make_learning_trainer(tmp_path, make_model("classification")), end=1e-2, num_steps=4)
+    model = make_model("classification")
+    little = LittleRoom(model, room=5)
+    trainer = make_learning_trainer(tmp_path, model, adapt_micro_batch_size=True, **settings)
+    callbacks = list(trainer.callback_handler.callbacks)
+    curve = find_learning_rate(trainer, end=1e-2, num_steps=4)
+    assert little.sizes[:3] == [16, 8, 4]
+    assert len(curve.losses) == 4
+    if not settings:  # other batches are drawn where they may grow
+        np.testing.assert_allclose(curve.losses, expected.losses, rtol=1e-4)
+    assert trainer.callback_handler.callbacks == callbacks
+
+
+def test_after_a_training_the_rates_are_still_the_finders(tmp_path):
+    trainer = make_learning_trainer(tmp_path, max_steps=2)
+    weights = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+    first = find_learning_rate(trainer, start=1e-4, end=1.0, num_steps=12)
+    trainer.train()
+    trainer.model.load_state_dict(weights)
+    again = find_learning_rate(trainer, start=1e-4, end=1.0, num_steps=12)
+    np.testing.assert_allclose(again.losses, first.losses, rtol=1e-5)
+
+
 def test_weights_come_back_after_an_error(tmp_path):
     trainer = make_learning_trainer(tmp_path)
     before = trainer.model.classifier.weight.clone()
@@ -151,6 +181,43 @@ def test_callbacks_do_not_run_and_divergence_ends_it(tmp_path):
     assert counter.steps == 0
     assert len(curve.losses) == len(curve.rates) < 60
     assert curve.smoothed[-1] > 4 * curve.smoothed.min()
+
+
+def test_steps_without_room_are_repeated_as_in_the_training(tmp_path):
+    rows, size, steps = 256, 16, 3
+    settings = {"per_device_train_batch_size": size, "adapt_micro_batch_size": True}
+    whole = find_learning_rate(make_learning_trainer(tmp_path, make_model("classification"), rows), num_steps=steps)
+    model = make_model("classification")
+    room = LittleRoom(model, 5)
+    curve = find_learning_rate(make_learning_trainer(tmp_path, model, rows, **settings), num_steps=steps)
+    assert 16 in room.sizes and max(room.sizes[2:]) <= 8
+    assert curve.losses == pytest.approx(whole.losses, rel=1e-5)
+
+
+def test_batches_that_would_grow_stay_as_they_are(tmp_path):
+    settings = {"adapt_micro_batch_size": True, "keep_effective_batch": False, "max_examples": 16}
+    growing = make_learning_trainer(tmp_path, make_model("classification"), max_steps=-1, **settings)
+    plain = make_learning_trainer(tmp_path, make_model("classification"))
+    found, expected = (find_learning_rate(trainer, num_steps=4) for trainer in (growing, plain))
+    assert found.rates == expected.rates
+    assert found.losses == pytest.approx(expected.losses, rel=1e-5)
+
+
+@pytest.mark.parametrize("settings", [{"percentile_clipping": 1}, {"group_penalty": 1.0}])
+def test_mechanisms_of_a_step_are_part_of_it(tmp_path, settings):
+    """The losses are those of a training at the same rates, and not those of one without the mechanism."""
+
+    def make(**others):
+        model = make_model("classification")
+        return make_learning_trainer(tmp_path, model, optim="sgd", learning_rate=1.0, max_steps=6, **others)
+
+    curve = find_learning_rate(make(**settings), start=0.01, end=0.1, num_steps=6)
+    trainer = make(**settings)
+    trainer.lr_scheduler = LambdaLR(trainer.create_optimizer(), [*curve.rates, 0.1].__getitem__)
+    trainer.train()
+    without = find_learning_rate(make(), start=0.01, end=0.1, num_steps=6)
+    assert curve.losses == pytest.approx(logged(trainer, "loss"), rel=1e-4)
+    assert curve.losses != pytest.approx(without.losses, rel=1e-3)
 
 
 def test_a_loss_that_is_no_number_ends_it(tmp_path):

@@ -10,6 +10,7 @@ from transformers import TrainerCallback
 from hf_elastic import ElasticTrainer
 from hf_elastic.training.callbacks import find_callback
 from hf_elastic.training.loss_guard import DivergenceError, LossGuard
+from hf_elastic.training.step_statistics import StepStatistics
 from hf_elastic.training.subnet_weights import RunningLosses
 from tests.training import bad_steps
 from tests.training.cases import NAMES, losses_of, make_rows
@@ -93,6 +94,35 @@ def test_a_skipped_step_is_not_in_the_running_losses(tmp_path):
     means = find_callback(trainer, RunningLosses).means
     assert len(means) == 4 and all(map(math.isfinite, means.values()))
     assert all(torch.isfinite(value).all() for value in weights_of(trainer).values())
+
+
+@pytest.mark.parametrize("settings", [{"subnet_weighting": "by_loss"}, {"percentile_clipping": 50}])
+def test_what_later_steps_go_by_forgets_a_spike(tmp_path, settings):
+    """Its losses and norms are numbers like any others."""
+    rows = make_batches(8)
+    for row in rows[4 * BATCH : 5 * BATCH]:
+        row["labels"] = 1000.0
+    skipping = make_guarded_trainer(
+        tmp_path, rows, on_bad_step="skip", spike_factor=5.0, spike_window=2, learning_rate=0.01, **settings
+    )
+    skipping.train()
+    reference = make_guarded_trainer(tmp_path, without(rows, 4), learning_rate=0.01, **settings)
+    reference.train()
+    assert guard_of(skipping).bad_steps == 1
+    states = [find_callback(trainer, StepStatistics).state() for trainer in (skipping, reference)]
+    assert states[0] == states[1]
+    assert_same_weights(weights_of(skipping), weights_of(reference))
+
+
+def test_a_resumed_training_may_have_a_shorter_window(tmp_path):
+    """The losses fall, so that the median of the last ones is lower than that of all."""
+    guard = LossGuard()
+    guard.recent_losses = [9.0, 9.0, 9.0, 1.0, 1.0]
+    trainer = make_guarded_trainer(tmp_path, make_batches(2), spike_factor=2.0, spike_window=2, on_bad_step="skip")
+    trainer.create_optimizer()
+    guard.add_loss(torch.tensor(3.0))
+    guard.check_step(trainer, 1.0)
+    assert guard.bad_steps == 1
 
 
 def test_the_guard_compares_the_mean_of_the_sizes(tmp_path):

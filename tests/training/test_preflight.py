@@ -216,7 +216,9 @@ def test_a_metric_that_no_evaluation_gives_fails(tmp_path):
     report = check_training(trainer, quick=True)
     assert [result.name for result in report.failures] == ["evaluation"]
     assert "metric_for_best_model='small_f1' is not among the metrics: " in report["evaluation"].seen
-    assert "eval_small_accuracy" in report["evaluation"].seen
+    named = report["evaluation"].seen.partition("among the metrics: ")[2].rstrip(".").split(", ")
+    scopes = ["", *(f"{size}_" for size in ("base", "large", "mean", "small", "tiny"))]
+    assert sorted(named) == sorted(f"eval_{scope}{name}" for scope in scopes for name in ("accuracy", "loss"))
 
 
 def test_several_evaluation_sets_and_none(tmp_path):
@@ -253,6 +255,37 @@ def test_a_training_that_its_budget_ends_is_told(tmp_path):
     trainer = make_checked_trainer(tmp_path, {"max_minutes": 1e-6, "num_train_epochs": 100})
     assert "600 steps of" in (seen := check_duration(Preflight(trainer, 2)).seen)
     assert "max_minutes=1e-06 ends it after 0% of them" in seen
+
+
+def test_a_training_that_its_examples_end_is_as_long_as_they_last(tmp_path):
+    trainer = make_checked_trainer(tmp_path, {"max_examples": 100, "gradient_accumulation_steps": 2})
+    trainer.args.num_train_epochs = 100
+    finding = check_duration(Preflight(trainer, 2))
+    assert finding.figures["steps"] == 7  # of 16 examples
+    assert finding.figures["seconds"] == pytest.approx(7 * finding.figures["seconds_per_step"])
+    assert "max_examples=100 ends it after these of 300 steps" in finding.seen
+    trainer.args.max_examples = 10_000
+    assert "ends it" not in check_duration(Preflight(trainer, 2)).seen
+
+
+GROWING = {"adapt_micro_batch_size": True, "keep_effective_batch": False, "max_examples": 96}
+ADAPTING = {"adapt_num_random_subnets": True, "max_minutes": 60}
+STOPPING = {"eval_strategy": "epoch", "metric_for_best_model": "loss", "early_stopping_min_gain": 0.1}
+PINNED = {"memory_threshold": 1.0, "micro_batch_size": 4}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [GROWING, {**GROWING, **PINNED}, ADAPTING, {**GROWING, **ADAPTING}, {**STOPPING, **ADAPTING, "max_examples": 8}],
+    ids=["growing", "growing more", "subnet number", "both", "every end"],
+)
+def test_a_training_that_adapts_or_ends_early_passes(tmp_path, settings):
+    trainer = make_checked_trainer(tmp_path, settings)
+    before = snapshot(trainer)
+    report = check_training(trainer, steps=6)
+    assert verdicts(report) == {**dict.fromkeys(NAMES, "passed"), "communication": "skipped"}, report.failures
+    assert report["checkpoint"].figures["distance"] == 0
+    assert_unchanged(trainer, before)
 
 
 def test_bad_input(tmp_path):

@@ -1,9 +1,12 @@
 """The bars of a training in all sizes: the loss behind them, no log above them, as long as the passes."""
 
+import re
+
 import pytest
+from transformers.utils import logging
 
 from hf_elastic import ElasticTrainer, ElasticTrainingArguments
-from hf_elastic.training.progress import LossProgress, show_loss_only
+from hf_elastic.training.progress import LossProgress, show_loss_only, without_inner_bars
 
 from .cases import make_model, make_rows
 
@@ -19,7 +22,8 @@ def test_only_the_loss_is_shown(trainer, capsys):
     show_loss_only(trainer, "All sizes")
     trainer.train()
     shown = capsys.readouterr()
-    assert "All sizes" in shown.err
+    bars = [line for line in re.split(r"[\r\n]+", shown.err) if "| " in line and "/2 " in line]
+    assert bars and all(bar.startswith("All sizes: ") for bar in bars)
     assert "loss=" in shown.err
     assert "loss_tiny" not in shown.out + shown.err
 
@@ -32,7 +36,9 @@ def test_the_evaluation_bar_covers_the_passes_of_all_sizes(trainer, capsys):
 
 def test_so_does_the_bar_that_a_trainer_has_by_itself(trainer, capsys):
     trainer.evaluate()
-    assert "8/8" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "8/8" in shown
+    assert re.search(r"Evaluation: +12%.*1/8 \[00:00<\?, \?it/s\]", shown)  # one step tells no speed
     trainer.predict(trainer.eval_dataset)
     assert "2/2" in capsys.readouterr().err
 
@@ -44,3 +50,11 @@ def test_a_trainer_without_bars_gets_none(trainer):
     trainer.remove_callback(LossProgress)
     show_loss_only(trainer, "again")
     assert not [callback for callback in trainer.callback_handler.callbacks if isinstance(callback, LossProgress)]
+
+
+def test_bars_of_saving_are_left_out_within_another(tmp_path, capsys):
+    model = make_model("classification")
+    with without_inner_bars():
+        model.save_pretrained(tmp_path)
+    assert "shards" not in capsys.readouterr().err
+    assert logging.is_progress_bar_enabled()

@@ -76,7 +76,18 @@ def test_arguments_that_say_how_it_was_trained_are_kept(args):
     assert set(args.to_dict()) - set(public) == left_out
 
 
-@pytest.mark.parametrize("text", ["betas=(0.9,0.98)", "layers.3", "cosine_warmup_with_min_lr", "a b", ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("betas=(0.9,0.98)", "layers.3", "cosine_warmup_with_min_lr", "a b", ""),
+        *(
+            "eval_small_f1_weighted",
+            "eval_edge-host_recall_at_100",
+            "small_v2_for_phones_2024",
+            "Base2_Macro_F1_of_all",
+        ),
+    ],
+)
 def test_short_text_is_kept(tmp_path, text):
     assert public_arguments(ElasticTrainingArguments(str(tmp_path), optim_args=text))["optim_args"] == text
 
@@ -85,11 +96,25 @@ def test_short_text_is_kept(tmp_path, text):
     "text",
     [
         *("/data/x", "a/b", "~", r"C:\Users", "https:host", "10.0.0.1", "me@host", "hf_abc", "sk-abc", "ghp_abc"),
-        *("0123456789abcdef0123456789abcdef", "path=$HOME", "a\nb"),
+        *("0123456789abcdef0123456789abcdef", "path=$HOME", "a\nb", "550e8400-e29b-41d4-a716-446655440000"),
+        *(
+            "note=kLmN3xQz_9aB-cDe7fGhI",
+            "small_v2_for_9f86d081884c7d65",
+            "xoxb-123456789012-abcdefghi",
+            "q" * 20 + "7",
+        ),
     ],
 )
 def test_text_of_the_form_of_something_private_is_left_out(tmp_path, text):
     assert "optim_args" not in public_arguments(ElasticTrainingArguments(str(tmp_path), optim_args=text))
+
+
+def test_sizes_may_have_any_name(tmp_path):
+    lengths = {"edge_host": 64, "key_2_user_of_phones_2024": 128}
+    settings = {"subnet_max_lengths": lengths, "subnet_weights": {"edge_host": 0.5, TOKEN: 2.0}}
+    public = public_arguments(ElasticTrainingArguments(str(tmp_path), **settings))
+    assert public["subnet_max_lengths"] == lengths
+    assert public["subnet_weights"] == {"edge_host": 0.5}
 
 
 def test_the_name_of_the_machine_is_left_out(tmp_path):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from transformers import HfArgumentParser
 
@@ -27,9 +29,9 @@ STOPPING = {"early_stopping_min_gain": 0.1, "eval_strategy": "epoch", "metric_fo
 
 
 def test_steps_of_growing_batches_are_at_most_those_of_the_first_size(tmp_path):
-    assert (
-        ElasticTrainingArguments(str(tmp_path), per_device_train_batch_size=8, use_cpu=True, **GROWING).max_steps == 13
-    )
+    args = ElasticTrainingArguments(str(tmp_path), per_device_train_batch_size=8, use_cpu=True, **GROWING)
+    assert args.most_steps() == 13
+    assert replace(args, per_device_train_batch_size=4).most_steps() == 25
 
 
 @pytest.mark.parametrize(
@@ -53,6 +55,10 @@ def test_steps_of_growing_batches_are_at_most_those_of_the_first_size(tmp_path):
         ({**GROWING, "max_examples": None}, "Give adapt_micro_batch_size=True and max_examples"),
         ({**GROWING, "save_strategy": "epoch"}, "no ends of epochs.*'steps'"),
         ({**GROWING, "train_sampling_strategy": "sequential"}, "no train_sampling_strategy='sequential'"),
+        ({**GROWING, "max_steps": 50}, "max_steps=50 .*max_examples=100 ends the training. Leave max_steps out"),
+        ({**GROWING, "eval_strategy": "steps", "eval_steps": 0.25}, "eval_steps=0.25 is a share.*at most 13"),
+        ({**GROWING, "save_steps": 0.5}, "save_steps=0.5 is a share of all steps"),
+        ({**GROWING, "logging_steps": 0.1}, "logging_steps=0.1 is a share of all steps"),
         ({"adapt_num_random_subnets": True}, "Give max_minutes"),
         ({"adapt_num_random_subnets": True, "max_minutes": 1, "sampling": "joint"}, "sampling='joint'.*'sandwich'"),
         ({**STOPPING, "early_stopping_min_gain": -0.1}, "early_stopping_min_gain=-0.1 is negative"),

@@ -18,15 +18,16 @@ def clock(monkeypatch):
     return Clock(monkeypatch)
 
 
-def numbers(tmp_path, clock, seconds, max_minutes=1.0, start=1, max_steps=60):
+def numbers(tmp_path, clock, seconds, max_minutes=1.0, start=1, max_steps=60, max_examples=None):
     """The number after each step, of steps that take so many seconds."""
-    args = make_arguments(tmp_path, max_minutes=max_minutes, num_random_subnets=start)
+    args = make_arguments(tmp_path, max_minutes=max_minutes, num_random_subnets=start, max_examples=max_examples)
     state, callback = TrainerState(max_steps=max_steps), AdaptSubnetNumber()
     callback.on_train_begin(args, state, TrainerControl(), model=make_model("classification"))
     after = []
     for duration in seconds:
         clock.now += duration
         state.global_step += 1
+        callback.on_examples(8, 1.0)
         callback.on_step_end(args, state, TrainerControl())
         after.append(callback.number)
     return after
@@ -38,6 +39,11 @@ def test_time_to_spare_adds_subnets_up_to_all(tmp_path, clock):
 
 def test_too_little_time_takes_subnets_away_down_to_none(tmp_path, clock):
     assert numbers(tmp_path, clock, [1.2] * 9, start=2) == [2, 2, 1, 1, 1, 0, 0, 0, 0]
+
+
+def test_examples_may_end_a_training_before_its_steps(tmp_path, clock):
+    """60 steps would take 72 seconds, and the 30 steps that 240 examples are good for half of that."""
+    assert numbers(tmp_path, clock, [1.2] * 4, start=0, max_examples=240) == [0, 0, 1, 1]
 
 
 def test_between_the_two_the_number_stays(tmp_path, clock):
@@ -81,3 +87,6 @@ def test_resumes_with_its_number(tmp_path):
     second = make_trainer(tmp_path, settings=settings)
     second.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
     assert logged(second, "num_random_subnets") == [0, 0, 1, 1, 1, 2, 2]
+    other = make_trainer(tmp_path, settings={**settings, "num_random_subnets": 2})
+    other.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
+    assert logged(other, "num_random_subnets") == [0, 0, 1, 1, 2, 2, 2]

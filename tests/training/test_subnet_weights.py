@@ -1,5 +1,6 @@
 import pytest
 import torch
+from transformers import TrainerState
 
 from hf_elastic.training.subnet_weights import MEMORY, RunningLosses, by_loss, toward_largest, uniform
 
@@ -41,6 +42,25 @@ def test_running_losses():
     losses.add("tiny", torch.tensor(5.0))
     losses.on_step_end(None, None, None)
     assert losses.means == pytest.approx({"large": MEMORY * 2 + (1 - MEMORY), "tiny": 5.0})
+
+
+def test_running_losses_without_a_step_that_is_left_out():
+    losses = RunningLosses({"large": 2.0})
+    losses.add("large", torch.tensor(100.0))
+    losses.forget_step()
+    losses.on_step_end(None, None, None)
+    assert losses.means == {"large": 2.0}
+
+
+def test_running_losses_begin_anew_with_a_training():
+    losses = RunningLosses({"large": 2.0})
+    losses.add("large", torch.tensor(100.0))  # by a training that broke off
+    losses.on_train_begin(None, TrainerState(), None)
+    losses.on_step_end(None, None, None)
+    assert losses.means == {}
+    resumed = RunningLosses({"large": 2.0})
+    resumed.on_train_begin(None, TrainerState(global_step=3), None)
+    assert resumed.means == {"large": 2.0}
 
 
 def test_running_losses_go_on_from_their_state():

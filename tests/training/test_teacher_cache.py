@@ -153,6 +153,48 @@ def test_a_folder_of_another_teacher(tmp_path):
         make_cache(tmp_path, num_labels=2)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "fault"),
+    [
+        ("teacher.json", None, "teacher.json is missing"),
+        ("teacher.json", b"", "teacher.json is cut off or changed"),
+        ("teacher.json", b'{"fingerprint": "', "teacher.json is cut off or changed"),
+        ("teacher.json", b"[]", "teacher.json is cut off or changed"),
+        ("teacher.json", b"{}", "teacher.json is cut off or changed"),
+        ("teacher.json", b"\xff", "teacher.json is cut off or changed"),
+        ("rows.npy", None, "rows.npy is missing"),
+        ("rows.npy", b"", "rows.npy is no array"),
+        ("rows.npy", b"\x93NUMPY\x01\x00", "rows.npy is no array"),
+        ("rows.npy", b"anything else", "rows.npy is no array"),
+    ],
+)
+def test_a_damaged_cache(tmp_path, name, content, fault):
+    make_cache(tmp_path)
+    (folder,) = tmp_path.iterdir()
+    (folder / name).unlink()
+    if content is not None:
+        (folder / name).write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{folder} is no cache of a teacher: {fault}.*\. Remove the folder\."):
+        make_cache(tmp_path)
+
+
+def test_rows_that_are_those_of_another_cache(tmp_path):
+    make_cache(tmp_path)
+    np.save(rows_file(tmp_path), np.zeros(8))
+    with pytest.raises(ValueError, match="rows.npy has 8 rows of float64, which teacher.json does not.*Remove"):
+        make_cache(tmp_path)
+
+
+def test_rows_that_are_cut_off_are_predicted_again(tmp_path):
+    cache, _ = make_cache(tmp_path)
+    expected = [cache.observe(batch).logits for batch in BATCHES]
+    path = rows_file(tmp_path)
+    os.truncate(path, path.stat().st_size - 40)
+    again, calls = make_cache(tmp_path)
+    assert all(torch.equal(again.observe(b).logits, logits) for b, logits in zip(BATCHES, expected, strict=True))
+    assert calls == [4]
+
+
 def test_more_examples_than_there_is_room_for(tmp_path):
     make_cache(tmp_path, number=8)
     make_cache(tmp_path, number=5)

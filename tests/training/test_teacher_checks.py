@@ -15,7 +15,7 @@ from hf_elastic.training.teacher_checks import (
 )
 from hf_elastic.training.teachers import Teacher
 from tests.conftest import TINY
-from tests.training.cases import make_arguments, make_model, make_trainer
+from tests.training.cases import make_arguments, make_model, make_rows, make_trainer
 from tests.training.teacher_cases import make_teacher, make_tokenizer, save_teacher
 
 
@@ -58,6 +58,19 @@ def test_teacher_of_another_shape(output, settings, message):
     with pytest.raises(ValueError, match=r"teachers\[1\] has " + message):
         make_trainer(output, teachers=[make_bert(), make_bert(**settings)])
     assert not output.exists()
+
+
+@pytest.mark.parametrize("inputs", [None, "own_"])
+def test_teacher_of_another_kind_of_task(output, inputs):
+    model, several = make_model("classification"), "multi_label_classification"
+    rows = [{**row, "own_input_ids": row["input_ids"]} for row in make_rows("classification", 4)]
+    for ours, theirs in ((None, several), ("single_label_classification", None), (several, several)):
+        model.config.problem_type = ours
+        teacher = Teacher(make_bert(problem_type=theirs), inputs=inputs)
+        make_trainer(output, model=model, teachers=[teacher], train_dataset=rows)
+    model.config.problem_type = "single_label_classification"
+    with pytest.raises(ValueError, match=f"problem_type='{several}', the model 'single_label_.*same task"):
+        make_trainer(output, model=model, teachers=[teacher], train_dataset=rows)
 
 
 def test_wider_teacher_without_alignment(output):

@@ -3,11 +3,13 @@
 import pytest
 import transformers
 
+from hf_elastic.training.callbacks import find_callback
 from hf_elastic.training.collators import UnpaddingCollator
 from hf_elastic.training.teacher_validation import TeacherWeights, measure_teachers, weigh_by_validation
 from hf_elastic.training.teachers import Teacher
 from tests.training import teacher_measuring
 from tests.training.cases import CASES, collate, make_model, make_rows, make_trainer
+from tests.training.teacher_cases import make_teacher
 
 WEIGHTS = {"bert": 0.25, "electra": 1 / 3}
 
@@ -48,24 +50,43 @@ def test_the_better_teacher_counts_more():
     assert sum(weights.values()) == pytest.approx(4.0)
 
 
+def make_weighing_trainer(folder, data_seed=1, **settings):
+    """Two teachers that are weighed by evaluation data of a seed, and a checkpoint after the first of two steps."""
+    defaults = {"max_steps": 2, "save_strategy": "steps", "save_steps": 1, "teacher_mixing": "validation"}
+    return make_trainer(
+        folder,
+        settings={**defaults, **settings},
+        teachers=[make_teacher(), make_teacher("Electra", seed=4)],
+        eval_dataset=make_rows("classification", 16, seed=data_seed),
+    )
+
+
+def weights_after(trainer, **keywords):
+    trainer.train(**keywords)
+    return find_callback(trainer, TeacherWeights).weights
+
+
 @pytest.mark.parametrize("restore", [False, True])
 def test_a_resumed_training_has_the_weights_of_the_first(tmp_path, restore):
-    settings = {"max_steps": 2, "save_strategy": "steps", "save_steps": 1}
-    make_trainer(tmp_path, settings=settings, callbacks=[TeacherWeights(WEIGHTS)]).train()
-    settings["restore_callback_states_from_checkpoint"] = restore
-    resumed = make_trainer(tmp_path, settings=settings, callbacks=[TeacherWeights()])
-    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
-    (found,) = [each for each in resumed.callback_handler.callbacks if isinstance(each, TeacherWeights)]
-    assert found.weights == WEIGHTS
+    expected = weights_after(make_weighing_trainer(tmp_path))
+    resumed = make_weighing_trainer(tmp_path, 77, restore_callback_states_from_checkpoint=restore)
+    assert weights_after(resumed, resume_from_checkpoint=str(tmp_path / "checkpoint-1")) == expected
+
+
+def test_a_new_training_weighs_by_its_own_data(tmp_path):
+    trainer = make_weighing_trainer(tmp_path)
+    first = weights_after(trainer)
+    trainer.eval_dataset = make_rows("classification", 16, seed=77)
+    second = weights_after(trainer)
+    assert second == weights_after(make_weighing_trainer(tmp_path, 77)) != first
+    assert weights_after(trainer, resume_from_checkpoint=str(tmp_path / "checkpoint-1")) == second
 
 
 def test_a_checkpoint_without_weights(tmp_path):
-    settings = {"max_steps": 2, "save_strategy": "steps", "save_steps": 1}
-    make_trainer(tmp_path, settings=settings).train()
-    callback = TeacherWeights()
-    resumed = make_trainer(tmp_path, settings=settings, callbacks=[callback])
-    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
-    assert callback.weights is None
+    make_weighing_trainer(tmp_path, teacher_mixing="weights").train()
+    resumed = make_weighing_trainer(tmp_path)
+    expected = weights_after(make_weighing_trainer(tmp_path / "other"))
+    assert weights_after(resumed, resume_from_checkpoint=str(tmp_path / "checkpoint-1")) == expected
 
 
 def test_weights_of_other_teachers():

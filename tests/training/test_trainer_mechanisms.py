@@ -62,6 +62,34 @@ def test_a_model_has_no_distance_to_itself(tmp_path, name):
     assert all(abs(log[f"{kind}_loss_large"]) < 1e-5 < log[f"{kind}_loss_tiny"] for kind in kinds)
 
 
+def make_partly_labelled_rows() -> list[dict]:
+    rows = make_rows("classification", 24)
+    return [row if i % 3 else {**row, "labels": -100} for i, row in enumerate(rows)]
+
+
+@pytest.mark.parametrize(
+    "features", [*FEATURES.values(), {"hidden_loss": "contrastive"}], ids=[*FEATURES, "contrastive"]
+)
+def test_examples_without_a_class_contribute_nothing(tmp_path, features):
+    rows, gradients = make_partly_labelled_rows(), []
+    for data in (rows, [row for row in rows if row["labels"] != -100]):
+        recorder, teachers = GradientRecorder(), [make_model("classification", layers=6, seed=5)]
+        data = {"train_dataset": data, "teachers": teachers, "callbacks": [recorder]}
+        make_trainer(tmp_path, settings={**WHOLE, **features}, **data).train()
+        gradients.append(recorder.steps)
+    assert_same_gradients(*gradients)
+
+
+def test_a_batch_without_any_class_changes_nothing(tmp_path):
+    rows = [{**row, "labels": -100} for row in make_rows("classification", 8)]
+    recorder = GradientRecorder()
+    settings = {**WHOLE, "relation_weight": 1.0, "attention_weight": 1.0, "embedding_weight": 1.0}
+    trainer = make_trainer(tmp_path, settings=settings, train_dataset=rows, callbacks=[recorder])
+    trainer.train()
+    assert not any(gradient.any() for gradient in recorder.steps[0].values())
+    assert set(losses_of(trainer)[0].values()) == {0}
+
+
 @pytest.mark.parametrize("case", ["masked_lm", "question_answering", "multiple_choice"])
 def test_relations_of_every_head(tmp_path, case):
     settings = {"relation_weight": 1.0, "embedding_weight": 0.1, "case": case}

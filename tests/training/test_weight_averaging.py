@@ -151,6 +151,17 @@ def test_a_resumed_training_is_the_unbroken_one(tmp_path, unbroken, step, restor
     assert_equal_weights(weights_of(resumed.model), at_the_end)
 
 
+def test_a_training_that_no_longer_averages_goes_on_from_its_own_weights(tmp_path, unbroken):
+    """The averaging never changed the training, so that without it the steps are those of the unbroken one."""
+    _, folder, steps, _ = unbroken
+    recorder = WeightRecorder()
+    resumed = make_averaging_trainer(tmp_path, [recorder])
+    resumed.train(resume_from_checkpoint=str(folder / "checkpoint-6"))
+    for ours, theirs in zip(recorder.steps, steps[6:], strict=True):
+        assert_equal_weights(ours, theirs)
+    assert_equal_weights(weights_of(resumed.model), steps[-1])
+
+
 def test_the_best_checkpoints_average_stays(tmp_path):
     trainer = make_averaging_trainer(
         tmp_path,
