@@ -59,7 +59,7 @@ def load_elastic(name_or_path: str | Path) -> ElasticPreTrainedModel:
     return getattr(modeling_elastic, architecture).from_pretrained(str(name_or_path))
 
 
-def load_with_head(
+def load_supernet(
     name_or_path: str | Path, head: str = "sequence-classification", **settings: Any
 ) -> ElasticPreTrainedModel:
     """Loads a supernet with a task head; a checkpoint of another type is converted to one.
@@ -84,7 +84,7 @@ def load_with_head(
     return convert(name_or_path, task=head, **settings)
 
 
-def load_with_new_head(
+def load_supernet_with_new_head(
     name_or_path: str | Path, head: str = "sequence-classification", **settings: Any
 ) -> ElasticPreTrainedModel:
     """Loads a supernet, or a checkpoint that is converted to one, and gives it a new task head.
@@ -100,7 +100,7 @@ def load_with_new_head(
     Returns:
         `ElasticPreTrainedModel`: With the sizes that a supernet names.
     """
-    encoder = load_with_head(name_or_path, "feature-extraction")
+    encoder = load_supernet(name_or_path, "feature-extraction")
     config = copy.deepcopy(encoder.config)
     for name, value in settings.items():
         setattr(config, name, value)

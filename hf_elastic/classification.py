@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from torch.utils.data import Dataset
 from transformers import DataCollatorWithPadding, set_seed
 
-from .checkpoints import load_tokenizer, load_with_head
+from .checkpoints import load_supernet, load_tokenizer
 from .recipes import TrainingSettings, check_sizes, subnet_configs
 from .tasks.text_classification import TextClassificationData, encode
 from .training.collators import UnpaddingCollator
@@ -104,7 +104,7 @@ def prepare_text_classifier(
     tokenizer = load_tokenizer(source)
     encoded = encode(data, tokenizer, settings.max_length)
     set_seed(settings.seed)  # a new head is drawn
-    model = load_with_head(source, **data.model_settings)
+    model = load_supernet(source, **data.model_settings)
     if sizes is not None:
         model.config.subnets = subnet_configs(model.config, sizes)
     arguments = {

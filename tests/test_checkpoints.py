@@ -8,8 +8,8 @@ from hf_elastic import ElasticForMaskedLM, ElasticForSequenceClassification, Sub
 from hf_elastic.checkpoints import (
     expected_labels,
     load_elastic,
+    load_supernet,
     load_tokenizer,
-    load_with_head,
     named_subnets,
     save_with_tokenizer,
 )
@@ -51,12 +51,12 @@ def test_a_classifier_comes_from_either_kind_of_checkpoint(bert, tmp_path):
     source = bert("BertModel")
     convert(source).save_pretrained(tmp_path / "supernet")
     for folder in (source, tmp_path / "supernet"):
-        model = load_with_head(folder, num_labels=2, **NAMES)
+        model = load_supernet(folder, num_labels=2, **NAMES)
         assert type(model) is ElasticForSequenceClassification
         assert model.config.label2id == NAMES["label2id"]
-    trained = load_with_head(bert("BertForSequenceClassification", **NAMES))
+    trained = load_supernet(bert("BertForSequenceClassification", **NAMES))
     trained.save_pretrained(tmp_path / "trained")
-    assert torch.equal(load_with_head(tmp_path / "trained").classifier.weight, trained.classifier.weight)
+    assert torch.equal(load_supernet(tmp_path / "trained").classifier.weight, trained.classifier.weight)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from transformers import AutoTokenizer, DataCollatorWithPadding, Trainer, set_se
 from transformers.utils import logging
 
 from hf_elastic import ElasticTrainer, ElasticTrainingArguments, Teacher, UnpaddingCollator, rank
-from hf_elastic.checkpoints import load_with_head
+from hf_elastic.checkpoints import load_supernet
 from hf_elastic.recipes import DEFAULT_SUBNETS, subnet_configs
 from hf_elastic.tasks.bbc_news import minilm_checkpoint
 from hf_elastic.tasks.text_classification import encode, read
@@ -44,7 +44,7 @@ VARIANTS: dict[str, tuple[dict, int]] = {
 def fine_tuned(data, common: dict, epochs: float, seed: int):
     """The full model after a fine-tuning of its own: where all variants begin, and what teachers are."""
     set_seed(seed)
-    model = load_with_head(minilm_checkpoint(), **data.model_settings)
+    model = load_supernet(minilm_checkpoint(), **data.model_settings)
     model.config.subnets = subnet_configs(model.config, DEFAULT_SUBNETS)
     trainer = Trainer(model, fine_tuning_arguments(ElasticTrainingArguments, epochs, seed), **common)
     trainer.train()

@@ -13,7 +13,7 @@ from transformers import AutoTokenizer, DataCollatorWithPadding, Trainer, Traini
 from transformers.utils import logging
 
 from hf_elastic import SubnetConfig, UnpaddingCollator, copy_into_experts, extract, rank, split_into_experts
-from hf_elastic.checkpoints import load_with_head
+from hf_elastic.checkpoints import load_supernet
 from hf_elastic.tasks.bbc_news import minilm_checkpoint
 from hf_elastic.tasks.text_classification import encode, read
 
@@ -82,7 +82,7 @@ def main() -> None:
             DataLoader(encoded["train"].select(range(256)), 32, collate_fn=DataCollatorWithPadding(tokenizer))
         )
         set_seed(0)
-        model = load_with_head(minilm_checkpoint(), **data.model_settings)
+        model = load_supernet(minilm_checkpoint(), **data.model_settings)
         rank(model, batches)
         for name, make in variants(model, batches).items():
             runs = [accuracy(make, data, encoded, tokenizer, seed, options.epochs) for seed in options.seeds]

@@ -15,7 +15,7 @@ from transformers import AutoTokenizer, Trainer, set_seed
 from transformers.utils import logging
 
 from hf_elastic import ElasticTrainer, ElasticTrainingArguments, SubnetConfig, extract, rank
-from hf_elastic.checkpoints import load_with_head
+from hf_elastic.checkpoints import load_supernet
 from hf_elastic.recipes import Recipe, subnet_configs
 from hf_elastic.tasks.bbc_news import minilm_checkpoint
 from hf_elastic.tasks.text_classification import encode, read
@@ -26,7 +26,7 @@ FINETUNE_EPOCHS, COTRAIN_EPOCHS = 1, 3
 
 def new_model(data, seed: int):
     set_seed(seed)
-    model = load_with_head(minilm_checkpoint(), **data.model_settings)
+    model = load_supernet(minilm_checkpoint(), **data.model_settings)
     model.config.subnets = subnet_configs(model.config, Recipe.load("minilm-bbc-news").subnets)
     return model
 

@@ -11,7 +11,7 @@ from transformers import AutoTokenizer, DataCollatorWithPadding, set_seed
 from transformers.utils import logging
 
 from hf_elastic import ElasticTrainingArguments, SubnetConfig, UnpaddingCollator
-from hf_elastic.checkpoints import load_with_head
+from hf_elastic.checkpoints import load_supernet
 from hf_elastic.compression.cost import count_parameters
 from hf_elastic.tasks.bbc_news import minilm_checkpoint
 from hf_elastic.tasks.text_classification import encode, read
@@ -25,7 +25,7 @@ def train(data, small: dict[str, float], seed: int, epochs: int) -> dict[str, fl
     """Trains a family; gives the accuracy of both sizes and the millions of parameters of the small one."""
     set_seed(seed)
     tokenizer = AutoTokenizer.from_pretrained(minilm_checkpoint())
-    model = load_with_head(minilm_checkpoint(), **data.model_settings)
+    model = load_supernet(minilm_checkpoint(), **data.model_settings)
     model.config.subnets = {"large": SubnetConfig(), "small": SubnetConfig.scaled(model.config, **small)}
     arguments = fine_tuning_arguments(ElasticTrainingArguments, epochs, seed)
     encoded = encode(data, tokenizer, 128)

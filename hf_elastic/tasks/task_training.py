@@ -21,9 +21,9 @@ from transformers.utils import logging
 from ..checkpoints import (
     class_with_head,
     load_elastic,
+    load_supernet,
+    load_supernet_with_new_head,
     load_tokenizer,
-    load_with_head,
-    load_with_new_head,
     read_config,
 )
 from ..compression.cost import count_flops, count_parameters, measure_latency
@@ -266,7 +266,7 @@ def prepare_task(
     validation = encode(data.splits[evaluated])
     train = encode(data.train)
     set_seed(settings.seed)  # a new head is drawn
-    load = load_with_new_head if new_head else load_with_head
+    load = load_supernet_with_new_head if new_head else load_supernet
     model = load(source, head, **({} if head == "multiple-choice" else task.labels.model_settings))
     preprocessing.keep_in(model.config)
     if sizes is not None:
