@@ -8,6 +8,7 @@ import typer
 
 from .display import console, show_phase, show_table
 from .options import OutputDir, Subnets, choose_sizes, read_arguments
+from .training_options import without_options
 
 
 def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., None]:
@@ -78,7 +79,7 @@ def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., No
             "cotrain_epochs": cotrain_epochs,
             "rank_examples": rank_examples,
             "train_rows": train_rows,
-            "other_arguments": read_arguments(argument),
+            **without_options(read_arguments(argument)),
         }
         source = model or init_from
         request = BenchmarkRequest(

@@ -102,7 +102,7 @@ class TrainingOptions:
             train_rows=self.train_rows,
             seed=self.seed,
         )
-        settings = settings.with_arguments(_without_options(read_arguments(self.argument)))
+        settings = settings.with_arguments(without_options(read_arguments(self.argument)))
         settings.arguments("unused")  # says what does not go together before the data are read
         sizes = choose_sizes(self.subnet, known.subnets if known else None, self.source)
         console.print(f"Sizes: {', '.join(sizes or named_subnets(self.source))}.")
@@ -122,7 +122,7 @@ class TrainingOptions:
         return TrainingInputs(self.source, labelled, settings, sizes, details)
 
 
-def _without_options(arguments: dict[str, Any]) -> dict[str, Any]:
+def without_options(arguments: dict[str, Any]) -> dict[str, Any]:
     """Gives training arguments as they are.
 
     Raises:

@@ -32,7 +32,7 @@ TASK_SETTINGS: dict[str, Any] = {
     "batch_size": 32,
     "finetune_epochs": 3.0,
     "cotrain_epochs": 3.0,
-    "other_arguments": {"head_lr_multiplier": 5.0},
+    "head_lr_multiplier": 5.0,
 }
 
 
@@ -46,7 +46,8 @@ class BenchmarkRequest:
         new_head: Whether only the encoder of the source is taken over, see [`train_on_task`].
         data: Where the rows are, see [`read_task`].
         sizes: Multipliers of [`SubnetConfig.scaled`] by the name of each size; None for those that the supernet names.
-        settings: What differs from the settings that suit each task, by name of [`TrainingSettings`].
+        settings: What differs from the settings that suit each task, by the names of [`TrainingSettings`] and of
+            [`ElasticTrainingArguments`].
         seeds: Seeds, each of a training of its own.
         folds: Folds of a cross-validation on the training rows; 0 scores the splits of the benchmark.
         held_out_fraction: See [`train_on_task`].
@@ -64,10 +65,7 @@ class BenchmarkRequest:
 
     def settings_for(self, task: Task, seed: int) -> TrainingSettings:
         """Gives the training settings of a task: the common ones, then the task's, then the request's."""
-        values = {**TASK_SETTINGS, **task.settings, **self.settings, "seed": seed}
-        others = [layer.get("other_arguments", {}) for layer in (TASK_SETTINGS, task.settings, self.settings)]
-        values["other_arguments"] = {name: value for layer in others for name, value in layer.items()}
-        return TrainingSettings(**values)
+        return TrainingSettings().with_arguments({**TASK_SETTINGS, **task.settings, **self.settings, "seed": seed})
 
     def described(self, task: Task, seed: int) -> dict[str, Any]:
         """Gives what a result has to agree with to answer the request, in plain values."""

@@ -177,7 +177,7 @@ def test_the_body_of_another_task_is_taken_over_without_its_head(tmp_path, sourc
 
 
 def test_settings_come_from_the_request_then_the_task_then_all_tasks():
-    request = BenchmarkRequest("glue", "x", settings={"cotrain_epochs": 1.0, "other_arguments": {"weight_decay": 0.1}})
+    request = BenchmarkRequest("glue", "x", settings={"cotrain_epochs": 1.0, "weight_decay": 0.1})
     settings = request.settings_for(find_task("glue", "cola"), seed=7)
     assert (settings.max_length, settings.cotrain_epochs, settings.batch_size, settings.seed) == (64, 1.0, 32, 7)
     assert settings.other_arguments == {"head_lr_multiplier": 5.0, "weight_decay": 0.1}
