@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Sampler, SequentialSampler
 from transformers import PreTrainedModel, Trainer, TrainerCallback
-from transformers.trainer_utils import EvalLoopOutput, TrainOutput, unwrap_peft_model
+from transformers.trainer_utils import EvalLoopOutput, TrainOutput, has_length, unwrap_peft_model
 
 from .arguments import ElasticTrainingArguments
 from .callbacks import callbacks_for, find_callback, find_callbacks, replace_callbacks
@@ -36,6 +36,8 @@ from .weight_averaging import WeightAveraging, load_training_weights
 
 class BaseTrainer(Trainer):
     """[`~transformers.Trainer`] with learning rates by depth, adaptive clipping, averaged weights, and a guard.
+
+    Predictions come in the order of the rows, with `train_sampling_strategy="group_by_length"` as well.
 
     See [`OptimizationArguments`], [`ResourceArguments`] and [`StabilityArguments`].
 
@@ -123,6 +125,12 @@ class BaseTrainer(Trainer):
         if (growing := find_callback(self, AdaptBatchSize)) is not None:
             return min(growing.examples / self.args.max_examples, 1.0)
         return min(self.state.global_step / self.state.max_steps, 1.0)
+
+    def _get_eval_sampler(self, eval_dataset: Any) -> Sampler | None:
+        # The parent groups by length here as well, and gives predictions in that order, not in that of the rows.
+        if not has_length(eval_dataset) or self.args.world_size > 1:
+            return None
+        return SequentialSampler(eval_dataset)
 
     def get_optimizer_cls_and_kwargs(
         self, args: ElasticTrainingArguments, model: PreTrainedModel | None = None

@@ -112,6 +112,18 @@ def test_predict_is_the_parents(tmp_path):
     assert ours.metrics["test_accuracy"] == expected.metrics["test_accuracy"]
 
 
+def test_predictions_are_in_the_order_of_the_rows(tmp_path):
+    rows = make_rows("classification", 21)
+    settings = {"train_sampling_strategy": "group_by_length", "per_device_eval_batch_size": 4}
+    trainer = make_trainer(tmp_path, settings=settings)
+    output = trainer.predict(rows)
+    assert output.label_ids.tolist() == [row["labels"] for row in rows]
+    for row, logits in zip(rows, output.predictions, strict=True):
+        with torch.no_grad():
+            expected = trainer.model(**collate([row])).logits[0]
+        torch.testing.assert_close(torch.as_tensor(logits), expected, rtol=1e-5, atol=1e-6)
+
+
 def test_evaluation_leaves_the_chosen_subnet(tmp_path):
     trainer = make_trainer(tmp_path)
     batch = collate(make_rows("classification", 4))
