@@ -43,6 +43,9 @@ def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., No
             float,
             typer.Option(help="Part of the training rows to hold out for fitting temperature and threshold."),
         ] = 0.0,
+        robustness: Annotated[
+            bool, typer.Option("--robustness", help="Score on texts with typos, other case and order as well.")
+        ] = False,
         max_length: Annotated[int | None, typer.Option(help="Tokens to which a text is cut.")] = None,
         batch_size: Annotated[int | None, typer.Option(help="Rows per step. (default: 32)")] = None,
         learning_rate: Annotated[float | None, typer.Option(help="Highest learning rate. (default: 5e-05)")] = None,
@@ -92,6 +95,7 @@ def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., No
             seeds=seed or [42],
             folds=folds,
             held_out_fraction=calibrate,
+            robustness=robustness,
         )
         names = list(BENCHMARKS[benchmark]) if task == ["all"] else task
         run = run_benchmark(request, names, output_dir, _announce, show_phase)

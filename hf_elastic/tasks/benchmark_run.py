@@ -51,6 +51,7 @@ class BenchmarkRequest:
         seeds: Seeds, each of a training of its own.
         folds: Folds of a cross-validation on the training rows; 0 scores the splits of the benchmark.
         held_out_fraction: See [`train_on_task`].
+        robustness: Whether to score every size on perturbed texts as well, see [`TaskRun.robustness`].
     """
 
     benchmark: str
@@ -62,6 +63,7 @@ class BenchmarkRequest:
     seeds: Sequence[int] = (42,)
     folds: int = 0
     held_out_fraction: float = 0.0
+    robustness: bool = False
 
     def settings_for(self, task: Task, seed: int) -> TrainingSettings:
         """Gives the training settings of a task: the common ones, then the task's, then the request's."""
@@ -76,6 +78,7 @@ class BenchmarkRequest:
             "settings": dataclasses.asdict(self.settings_for(task, seed)),
             "folds": self.folds,
             "held_out_fraction": self.held_out_fraction,
+            "robustness": self.robustness,
         }
 
 
@@ -211,6 +214,8 @@ def _run(
         for size, predictions in by_size.items():
             predictions.save(folder / PREDICTIONS_FOLDER / split / f"{size}.npz")
     result = run.result(request.described(task, seed), seed, number)
+    if request.robustness and result.scores:
+        result = dataclasses.replace(result, robustness=run.robustness())
     result.save(folder)
     (folder / ERROR_NAME).unlink(missing_ok=True)
     return result

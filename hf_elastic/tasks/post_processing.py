@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .decision_thresholds import fit_threshold, threshold_metrics
+from .predictions import Predictions
 from .probability_calibration import fit_temperature
 from .task import Task
 
@@ -104,6 +105,10 @@ class PostProcessing:
         if logits.shape[-1] != 2:
             raise ValueError(f"threshold={self.threshold} needs two labels, but the logits are of {logits.shape[-1]}.")
         return logits - [0.0, math.log(self.threshold) - math.log1p(-self.threshold)]
+
+    def applied(self, predictions: Predictions) -> Predictions:
+        """Gives predictions after [`~PostProcessing.apply`]."""
+        return dataclasses.replace(predictions, logits=self.apply(predictions.logits))
 
     def to_json(self) -> str:
         """The values as JSON text."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..hub.table import markdown_table, with_unit
+from ..hub.table import UNKNOWN, markdown_table, with_unit
 from .averages import BenchmarkAverage, benchmark_average, mean_score
 from .benchmarks import find_task
 from .task_result import Scores, SizeCost, TaskResult
@@ -23,8 +23,9 @@ class SizeScore:
         mean: Mean of the benchmark's score, in points of 100.
         spread: Standard deviation over seeds and folds; None of a single one.
         kept: Share of the largest size's mean, in percent.
+        robust: Share of its own score that the size keeps on perturbed texts, in percent; None if it was not measured.
         number: How many seeds and folds.
-        cost: What the size costs.
+        cost: What the size costs; None of the average.
     """
 
     task: str
@@ -32,8 +33,9 @@ class SizeScore:
     mean: float
     spread: float | None
     kept: float
+    robust: float | None
     number: int
-    cost: SizeCost
+    cost: SizeCost | None
 
 
 def size_scores(results: Sequence[TaskResult]) -> list[SizeScore]:
@@ -62,16 +64,18 @@ def score_table(rows: Sequence[SizeScore]) -> list[dict[str, str]]:
     Args:
         rows: What [`size_scores`] gave.
     """
+    shows_robustness = any(row.robust is not None for row in rows)
     return [
         {
             "task": row.task,
             "size": row.size,
             "score": f"{row.mean:.1f}" if row.spread is None else f"{row.mean:.1f} ± {row.spread:.1f}",
             "kept": f"{row.kept:.1f}%",
-            "parameters": with_unit(row.cost.parameters),
-            "encoder": with_unit(row.cost.encoder_parameters),
-            "FLOPs": with_unit(row.cost.flops),
-            "ms": f"{row.cost.milliseconds:.1f}",
+            **({"robust": UNKNOWN if row.robust is None else f"{row.robust:.1f}%"} if shows_robustness else {}),
+            "parameters": UNKNOWN if row.cost is None else with_unit(row.cost.parameters),
+            "encoder": UNKNOWN if row.cost is None else with_unit(row.cost.encoder_parameters),
+            "FLOPs": UNKNOWN if row.cost is None else with_unit(row.cost.flops),
+            "ms": UNKNOWN if row.cost is None else f"{row.cost.milliseconds:.1f}",
         }
         for row in rows
     ]
@@ -116,11 +120,12 @@ def draw_scores(rows: Sequence[SizeScore], path: Path, title: str) -> None:
     figure = Figure(figsize=(8.0, 4.5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
+    millions = {row.size: row.cost.encoder_parameters / 1e6 for row in rows if row.cost is not None}
     for name in dict.fromkeys(row.task for row in rows):
-        of_task = sorted((row for row in rows if row.task == name), key=lambda row: row.cost.encoder_parameters)
+        of_task = sorted((row for row in rows if row.task == name), key=lambda row: millions[row.size])
         is_average = name == AVERAGE
         axes.plot(
-            [row.cost.encoder_parameters / 1e6 for row in of_task],
+            [millions[row.size] for row in of_task],
             [row.kept for row in of_task],
             label=name,
             marker="o",
@@ -128,7 +133,7 @@ def draw_scores(rows: Sequence[SizeScore], path: Path, title: str) -> None:
             color="black" if is_average else None,
         )
     for row in (row for row in rows if row.task == rows[-1].task):
-        position = (row.cost.encoder_parameters / 1e6, row.kept)
+        position = (millions[row.size], row.kept)
         axes.annotate(row.size, position, xytext=(0, -14), textcoords="offset points", ha="center", fontsize=9)
     axes.set_xlabel("parameters of the encoder in millions")
     axes.set_ylabel("score kept (%)")
@@ -180,9 +185,10 @@ def _validation_scores(result: TaskResult) -> Scores:
 
 
 def _rows(name: str, results: Sequence[TaskResult], scores: Sequence[dict[str, float]]) -> list[SizeScore]:
-    costs = results[0].costs
-    means = {size: 100 * statistics.mean(of[size] for of in scores) for size in costs}
+    """The rows of a task, or of the average, which no model has the costs of."""
+    means = {size: 100 * statistics.mean(of[size] for of in scores) for size in results[0].costs}
     largest = next(iter(means.values()))
+    is_task = name != AVERAGE
     return [
         SizeScore(
             name,
@@ -190,11 +196,22 @@ def _rows(name: str, results: Sequence[TaskResult], scores: Sequence[dict[str, f
             mean,
             100 * statistics.stdev(of[size] for of in scores) if len(scores) > 1 else None,
             100 * mean / largest if largest else float("nan"),
+            _robustness(results, size) if is_task else None,
             len(scores),
-            costs[size],
+            results[0].costs[size] if is_task else None,
         )
         for size, mean in means.items()
     ]
+
+
+def _robustness(results: Sequence[TaskResult], size: str) -> float | None:
+    """The mean share of its score that a size keeps when texts are perturbed, in percent."""
+    shares = []
+    for result in results:
+        task, clean = find_task(result.benchmark, result.task), next(iter(result.scores.values()))
+        before = mean_score(task, clean[size])
+        shares += [100 * mean_score(task, of[size]) / before for of in result.robustness.values() if before]
+    return statistics.mean(shares) if shares else None
 
 
 def _notes(results: Sequence[TaskResult]) -> list[str]:

@@ -47,6 +47,7 @@ class TaskResult:
         rows: Number of rows by split.
         seconds: Time of each phase.
         fold: Number of the part of the training rows that it is scored on, in a cross-validation.
+        robustness: The task's metrics on perturbed texts, by kind of perturbation, size and name.
     """
 
     benchmark: str
@@ -59,6 +60,7 @@ class TaskResult:
     rows: dict[str, int]
     seconds: dict[str, float] = field(default_factory=dict)
     fold: int | None = None
+    robustness: Scores = field(default_factory=dict)
 
     def save(self, folder: str | Path) -> None:
         """Writes the result into a folder, as a whole or not at all."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from transformers import (
@@ -33,10 +33,11 @@ from ..training.arguments import ElasticTrainingArguments
 from ..training.collators import UnpaddingCollator
 from ..training.family import FamilyRun, train_family
 from ..training.trainer import ElasticTrainer
-from .benchmarks import HUB_IDS
+from .benchmarks import HUB_IDS, find_task
 from .encoding import encode_split
 from .input_formats import Row, answers_of
 from .label_order import check_label_order, suspect_label_order
+from .perturbations import PERTURBATIONS, PerturbedFormat
 from .post_processing import PostProcessing
 from .predictions import Predictions
 from .preprocessing import Preprocessing, saved_preprocessing
@@ -45,6 +46,9 @@ from .size_predictions import predict_sizes
 from .task import Task
 from .task_data import TaskData, split_rows
 from .task_result import Scores, SizeCost, TaskResult
+
+if TYPE_CHECKING:
+    import datasets
 
 logger = logging.get_logger(__name__)
 
@@ -85,6 +89,27 @@ class TaskRun:
             for split in self.data.scored_splits
             if split in self.predictions
         }
+
+    def robustness(self, kinds: Sequence[str] = tuple(PERTURBATIONS)) -> Scores:
+        """Scores the first labelled split with its texts perturbed, see [`perturb`].
+
+        Args:
+            kinds (`Sequence[str]`, *optional*):
+                Which of [`PERTURBATIONS`]; all by default.
+
+        Returns:
+            The task's metrics by kind, size and name.
+        """
+        task, split = self.data.task, self.data.scored_splits[0]
+        rows, scores = self.data.splits[split], {}
+        for kind in kinds:
+            perturbed = replace(task, input_format=PerturbedFormat(task.input_format, kind))
+            by_size = _predict_split(self.trainer, perturbed, split, rows, self.max_length)
+            scores[kind] = {
+                size: score(task, rows.to_list(), self.post_processing[size].applied(raw).answers)
+                for size, raw in by_size.items()
+            }
+        return scores
 
     def save_supernet(self, folder: str | Path) -> None:
         """Saves the supernet with all that an export and a later use on the task need.
@@ -353,18 +378,24 @@ def _collator(task: Task, tokenizer: PreTrainedTokenizerBase) -> Callable[[list[
 
 def _predict(trainer: ElasticTrainer, data: TaskData, max_length: int) -> dict[str, dict[str, Predictions]]:
     """The predictions by split and size, of all splits but the training's."""
-    task, predictions = data.task, {}
-    for split, rows in data.splits.items():
-        if split == task.train_split:
-            continue
-        encoded = encode_split(task, rows, trainer.processing_class, max_length, with_labels=False)
-        if task.input_format.head == "multiple-choice":  # its collator wants labels, which nothing reads
-            encoded = encoded._replace(dataset=encoded.dataset.add_column("labels", [0] * len(rows)))
-        logits, of_split = predict_sizes(trainer, encoded), rows.to_list()
-        predictions[split] = {
-            size: Predictions.of(task, split, of_split, encoded.counts, values) for size, values in logits.items()
-        }
-    return predictions
+    return {
+        split: _predict_split(trainer, data.task, split, rows, max_length)
+        for split, rows in data.splits.items()
+        if split != data.task.train_split
+    }
+
+
+def _predict_split(
+    trainer: ElasticTrainer, task: Task, split: str, rows: "datasets.Dataset", max_length: int
+) -> dict[str, Predictions]:
+    encoded = encode_split(task, rows, trainer.processing_class, max_length, with_labels=False)
+    if task.input_format.head == "multiple-choice":  # its collator wants labels, which nothing reads
+        encoded = encoded._replace(dataset=encoded.dataset.add_column("labels", [0] * len(rows)))
+    original, of_split = find_task(task.benchmark, task.name), rows.to_list()
+    return {
+        size: Predictions.of(original, split, of_split, encoded.counts, logits)
+        for size, logits in predict_sizes(trainer, encoded).items()
+    }
 
 
 def _apply(
@@ -372,7 +403,7 @@ def _apply(
 ) -> None:
     for split, by_size in predictions.items():
         for size, raw in by_size.items():
-            by_size[size] = replace(raw, logits=post_processing[size].apply(raw.logits))
+            by_size[size] = post_processing[size].applied(raw)
         _warn_of_label_order(task, split, next(iter(by_size.values())))
 
 

@@ -141,11 +141,14 @@ def test_folds_score_all_training_rows(tmp_path, source):
 
 def test_a_supernet_answers_again_what_it_answered_and_becomes_a_family(tmp_path, source):
     write_task(tmp_path, "glue", "mrpc")
-    request = request_of("glue", source, tmp_path, held_out_fraction=0.4)
+    request = request_of("glue", source, tmp_path, held_out_fraction=0.4, robustness=True)
     (result,) = run_benchmark(request, ["mrpc"], tmp_path / "out").results
     folder = tmp_path / "out" / "mrpc" / "seed-42"
     again = answer_task(folder / "supernet", read_task(find_task("glue", "mrpc"), tmp_path))
-    assert again.scores == result.scores
+    assert again.scores == result.scores and again.robustness() == result.robustness
+    assert list(result.robustness) == ["typos", "case", "order"]
+    assert result.robustness["case"] == result.scores["validation"]  # the tokenizer makes all letters small
+    assert all(row["robust"].endswith("%") for row in score_table(size_scores([result])))
     for size, predictions in again.predictions["test"].items():
         kept = Predictions.load(folder / "predictions" / "test" / f"{size}.npz")
         assert kept.logits == pytest.approx(predictions.logits, abs=1e-5)
