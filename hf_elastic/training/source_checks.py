@@ -3,11 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import fields
 
+from transformers.utils import logging
+
 from .arguments import ElasticTrainingArguments
 from .distillation_arguments import DistillationArguments
 from .layer_maps import LAYER_MAPS
 from .teacher_arguments import TeacherArguments
 from .teachers import Teacher
+
+logger = logging.get_logger(__name__)
 
 
 def check_use_of_sources(teachers: Sequence[Teacher], args: ElasticTrainingArguments) -> None:
@@ -18,7 +22,8 @@ def check_use_of_sources(teachers: Sequence[Teacher], args: ElasticTrainingArgum
         args: The arguments.
 
     Raises:
-        ValueError: If one is not as by default, and there is nothing to learn from. What is switched off may be so.
+        ValueError: If one about teachers is neither as by default nor switched off, and there are none. Where there is
+            no other source either, others are told in a warning: trainings may be compared that differ in this alone.
     """
     if teachers:
         return
@@ -30,10 +35,10 @@ def check_use_of_sources(teachers: Sequence[Teacher], args: ElasticTrainingArgum
     if args.inplace_distillation and args.sampling != "one_per_step":
         return
     nobody = "inplace_distillation=False" if not args.inplace_distillation else "a single subnet in each step"
-    for name, value in _given(args, DistillationArguments).items():
-        raise ValueError(
-            f"{name}={value!r} has no effect: without teachers and with {nobody} there is nothing to learn from but "
-            "the labels. Give teachers, or leave it out."
+    if idle := _given(args, DistillationArguments):
+        logger.warning(
+            f"{', '.join(f'{name}={value!r}' for name, value in idle.items())} without effect: without teachers and "
+            f"with {nobody} there is nothing to learn from but the labels. Give teachers, or leave it out."
         )
 
 

@@ -157,7 +157,7 @@ def test_adapters_that_cannot_be_ranked_are_an_error_before_any_work(tmp_path):
     ("settings", "kind", "message"),
     [
         ({"teacher_cache_dir": "cache", "hidden_weight": 0.0}, ValueError, "no column 'example_id'"),
-        ({"gradient_conflicts": "upgrad"}, ImportError, "gradient_conflicts='upgrad' needs torchjd"),
+        ({"gradient_conflicts": "upgrad"}, ImportError, "gradient_conflicts='upgrad' needs `torchjd`"),
     ],
     ids=["ids", "torchjd"],
 )

@@ -136,7 +136,7 @@ EVALUATED = {"eval_strategy": "steps", "eval_steps": 1, "metric_for_best_model":
         {**EVALUATED, "early_stopping_min_gain": 0.1},
         {**EVALUATED, "eval_on_start": True},
         {"on_bad_step": "rollback", "save_strategy": "steps", "save_steps": 1},
-        {"adapt_micro_batch_size": True, "keep_effective_batch": False, "max_examples": 16},
+        {"adapt_micro_batch_size": True, "keep_effective_batch": False, "max_examples": 16, "max_steps": -1},
         {"max_examples": 8},
         {"max_minutes": 60, "adapt_num_random_subnets": True},
         {"push_to_hub": True, "hub_model_id": "someone/nothing"},

@@ -20,7 +20,7 @@ def test_a_cache_without_ids_of_the_examples(tmp_path):
 def test_a_library_that_is_missing(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torchjd", None)
     output = tmp_path / "output"
-    with pytest.raises(ImportError, match="gradient_conflicts='pcgrad' needs torchjd: pip install"):
+    with pytest.raises(ImportError, match="gradient_conflicts='pcgrad' needs `torchjd`: pip install"):
         make_trainer(output, settings={"gradient_conflicts": "pcgrad"})
     assert not output.exists()
 
