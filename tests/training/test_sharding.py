@@ -163,7 +163,10 @@ make_trainer(sys.argv[1], settings=json.loads(sys.argv[2])).train()
 """
 
 
-@pytest.mark.parametrize("case", SILENT)
+@pytest.mark.parametrize(
+    "case",
+    [case if case == "launcher, FSDP" else pytest.param(case, marks=pytest.mark.slow) for case in SILENT],
+)
 def test_what_accelerate_would_silently_do_instead_is_an_error(tmp_path, case):
     """In two processes on the CPU."""
     if "DeepSpeed" in case and importlib.util.find_spec("deepspeed") is None:
