@@ -164,8 +164,8 @@ class LossGuard(TrainerCallback, ExportableState):
             return f"its gradient norm is {norm}, with the loss {loss:.4g}"
         if factor and len(recent) == window and loss > factor * median(recent):
             return (
-                f"its loss {loss:.4g} is more than {factor:g} times the median of the last {window} good steps, "
-                f"{median(recent):.4g}"
+                f"its loss {loss:.4g}, the mean over its sizes, is more than {factor:g} times the median of the last "
+                f"{window} good steps, {median(recent):.4g}"
             )
         return None
 

@@ -162,7 +162,8 @@ def check_memory(flight: Preflight) -> Finding:
         ) from None
     peak, seconds = meter.peak, meter.typical_seconds * args.gradient_accumulation_steps / accumulated
     figures = {"used_bytes": peak.used, "limit_bytes": peak.limit, "seconds_per_step": seconds}
-    seen = f"{what}: {peak.used / 1e9:.2f} of {peak.limit / 1e9:.2f} GB in use at the peak ({peak.share:.0%})"
+    used, limit = peak.used / 1e9, peak.limit / 1e9
+    seen = f"{what}: {used:.2f} of {limit:.2f} GB in use at the peak ({peak.share:.0%}), by whatever else runs as well"
     if peak.share > _FULL:
         raise CheckFailed(
             f"{seen}, with little left for other batches.",
