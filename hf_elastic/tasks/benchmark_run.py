@@ -66,13 +66,19 @@ class BenchmarkRequest:
     robustness: bool = False
 
     def settings_for(self, task: Task, seed: int) -> TrainingSettings:
-        """Gives the training settings of a task: the common ones, then the task's, then the request's."""
-        return TrainingSettings().with_arguments({**TASK_SETTINGS, **task.settings, **self.settings, "seed": seed})
+        """Gives the training settings of a task: the common ones, then the task's, then the request's.
+
+        The sizes that a supernet names itself have been trained in its order of units: it is not ranked again.
+        """
+        in_order = {"rank_examples": 0} if self.sizes is None else {}
+        values = {**TASK_SETTINGS, **in_order, **task.settings, **self.settings, "seed": seed}
+        return TrainingSettings().with_arguments(values)
 
     def described(self, task: Task, seed: int) -> dict[str, Any]:
         """Gives what a result has to agree with to answer the request, in plain values."""
         return {
-            "source": Path(self.source).name,
+            "source": str(self.source),
+            "data": None if self.data is None else str(self.data),
             "new_head": self.new_head,
             "sizes": None if self.sizes is None else {name: dict(of) for name, of in self.sizes.items()},
             "settings": dataclasses.asdict(self.settings_for(task, seed)),

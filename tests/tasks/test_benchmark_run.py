@@ -1,7 +1,9 @@
 """The whole way of every task, from its rows to the file for the server, and runs that stop, fail or change."""
 
 import json
+import shutil
 import zipfile
+from pathlib import Path
 
 import pytest
 import transformers
@@ -131,6 +133,17 @@ def test_a_result_of_other_settings_is_not_taken_for_this_one(tmp_path, source):
         run_benchmark(other, ["rte"], tmp_path / "out")
 
 
+def test_a_result_of_another_checkpoint_or_of_other_data_is_not_taken_for_this_one(tmp_path, source):
+    for folder in ("one", "two"):
+        write_task(tmp_path / folder, "glue", "rte")
+    run_benchmark(request_of("glue", source, tmp_path / "one"), ["rte"], tmp_path / "out")
+    with pytest.raises(ValueError, match="data='.*one', and now it is '.*two'"):
+        run_benchmark(request_of("glue", source, tmp_path / "two"), ["rte"], tmp_path / "out")
+    moved = shutil.copytree(source, tmp_path / "elsewhere" / Path(source).name)
+    with pytest.raises(ValueError, match="source='.*', and now it is '.*elsewhere"):
+        run_benchmark(request_of("glue", str(moved), tmp_path / "one"), ["rte"], tmp_path / "out")
+
+
 def test_folds_score_all_training_rows(tmp_path, source):
     write_task(tmp_path, "glue", "stsb")
     run = run_benchmark(request_of("glue", source, tmp_path, folds=2), ["stsb"], tmp_path / "out")
@@ -184,6 +197,9 @@ def test_settings_come_from_the_request_then_the_task_then_all_tasks():
     settings = request.settings_for(find_task("glue", "cola"), seed=7)
     assert (settings.max_length, settings.cotrain_epochs, settings.batch_size, settings.seed) == (64, 1.0, 32, 7)
     assert settings.other_arguments == {"head_lr_multiplier": 5.0, "weight_decay": 0.1}
+    assert settings.rank_examples > 0
+    of_supernet = BenchmarkRequest("glue", "x", sizes=None)
+    assert of_supernet.settings_for(find_task("glue", "cola"), 7).rank_examples == 0
     assert isinstance(settings, TrainingSettings)
 
 
