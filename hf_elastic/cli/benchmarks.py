@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from .display import console, show_phase, show_table
-from .options import OutputDir, Subnets, choose_sizes, read_arguments
+from .options import Arguments, OutputDir, Subnets, choose_sizes, read_arguments
 from .training_options import without_options
 
 
@@ -59,10 +59,7 @@ def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., No
             int | None, typer.Option(help="Training rows to rank the units by; 0 for a ranked supernet.")
         ] = None,
         train_rows: Annotated[int | None, typer.Option(help="Training rows to use. (default: all)")] = None,
-        argument: Annotated[
-            list[str] | None,
-            typer.Option("--argument", "-a", help="Any other training argument, as NAME=VALUE. Repeat it."),
-        ] = None,
+        argument: Arguments = None,
         submission: Annotated[
             Path | None, typer.Option(help="Folder for the files that the benchmark's server takes, a zip per size.")
         ] = None,

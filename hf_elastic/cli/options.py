@@ -47,6 +47,15 @@ TextColumns = Annotated[
     list[str] | None, typer.Option("--text-column", help="Column of text; repeat it for a pair. (default: found)")
 ]
 LabelColumn = Annotated[str | None, typer.Option(help="Column of labels. (default: found by its name)")]
+Arguments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--argument",
+        "-a",
+        help="Any other training argument, as NAME=VALUE, in YAML: those of transformers.TrainingArguments, and of "
+        "the classes that help(hf_elastic.ElasticTrainingArguments) names. Repeat it.",
+    ),
+]
 Regression = Annotated[bool, typer.Option("--regression", help="Treat whole-number labels as a quantity.")]
 
 

@@ -10,6 +10,7 @@ import typer
 
 from .display import console
 from .options import (
+    Arguments,
     ConfigName,
     Data,
     LabelColumn,
@@ -75,15 +76,7 @@ class TrainingOptions:
     ] = None
     train_rows: Annotated[int | None, typer.Option(help="Training rows to use. (default: all)")] = None
     seed: Annotated[int | None, typer.Option(help="Seed of everything that is drawn. (default: 42)")] = None
-    argument: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--argument",
-            "-a",
-            help="Any other training argument, as NAME=VALUE, in YAML: those of transformers.TrainingArguments, and "
-            "of the classes that help(hf_elastic.ElasticTrainingArguments) names. Repeat it.",
-        ),
-    ] = None
+    argument: Arguments = None
 
     def read(self) -> TrainingInputs:
         """Reads recipe and data, and tells the sizes."""
