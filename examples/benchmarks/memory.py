@@ -8,10 +8,9 @@ import argparse
 import json
 import statistics
 import tempfile
-import time
 
 import torch
-from fresh_process import peak_memory, run_variant
+from fresh_process import measure_training, run_variant
 from results import report
 from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments, set_seed
 from transformers.utils import logging
@@ -61,12 +60,8 @@ def train(options: argparse.Namespace) -> None:
         trainer = Trainer(model, TrainingArguments(**settings), train_dataset=rows)
     else:
         trainer = ElasticTrainer(model, ElasticTrainingArguments(**settings, **changes), train_dataset=rows)
-    on_gpu = options.device == "cuda"
-    clock = time.perf_counter if on_gpu else time.process_time
-    memory, start = peak_memory(on_gpu), clock()
-    trainer.train()
-    seconds = (clock() - start) / (options.steps + 1)
-    print(json.dumps({"seconds": seconds, "memory": peak_memory(on_gpu) - memory}))
+    measured = measure_training(trainer, options.device)
+    print(json.dumps({**measured, "seconds": measured["seconds"] / (options.steps + 1)}))
 
 
 def main() -> None:

@@ -8,11 +8,10 @@ import argparse
 import json
 import statistics
 import tempfile
-import time
 
 import torch
 from datasets import Dataset
-from fresh_process import peak_memory, run_variant
+from fresh_process import measure_training, run_variant
 from results import report
 from transformers import (
     AutoModelForSequenceClassification,
@@ -87,12 +86,8 @@ def train(options: argparse.Namespace) -> None:
         **changes,
     )
     trainer = Trainer(model, arguments, UnpaddingCollator(collator) if unpadding else collator, rows)
-    on_gpu = options.device == "cuda"
-    clock = time.perf_counter if on_gpu else time.process_time
-    memory, start = peak_memory(on_gpu), clock()
-    trainer.train()
-    result = {"seconds": clock() - start, "memory": peak_memory(on_gpu) - memory}
-    print(json.dumps(result | {"tokens": sum(map(len, rows["input_ids"]))}))
+    measured = measure_training(trainer, options.device)
+    print(json.dumps({**measured, "tokens": sum(map(len, rows["input_ids"]))}))
 
 
 def main() -> None:
