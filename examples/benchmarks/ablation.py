@@ -19,6 +19,7 @@ from hf_elastic.recipes import DEFAULT_SUBNETS, subnet_configs
 from hf_elastic.tasks.bbc_news import minilm_checkpoint
 from hf_elastic.tasks.text_classification import encode, read
 
+TASKS, SEEDS = ["rte", "mrpc", "sst2"], [1, 2]
 PLAIN = {"hidden_weight": 0.0}
 HIDDEN = {"hidden_weight": 0.1}
 SCHEDULE = {
@@ -101,7 +102,10 @@ def table(scores: dict[tuple[str, int, str], dict[str, float]]) -> list[list[str
     rows = []
     for task, variant in sorted(by_row, key=lambda row: (row[0], list(VARIANTS).index(row[1]))):
         seeds = by_row[task, variant]
-        cells = [f"{statistics.mean(size):.1f} ± {statistics.pstdev(size):.1f}" for size in zip(*seeds, strict=True)]
+        cells = [
+            f"{statistics.mean(size):.1f}" + (f" ± {statistics.stdev(size):.1f}" if len(size) > 1 else "")
+            for size in zip(*seeds, strict=True)
+        ]
         mean = statistics.mean(map(statistics.mean, seeds))
         rows.append([task, variant, str(len(seeds)), *cells, f"{mean:.1f}"])
     return rows
@@ -110,11 +114,11 @@ def table(scores: dict[tuple[str, int, str], dict[str, float]]) -> list[list[str
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder with glue/<task>/*.parquet")
-    parser.add_argument("--tasks", nargs="+", default=["rte", "mrpc", "sst2"])
+    parser.add_argument("--tasks", nargs="+", default=TASKS)
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--rows", type=int, default=8000, help="training rows at most")
     parser.add_argument("--epochs", type=float, default=2, help="of all sizes together")
-    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument(
         "--scores", type=Path, default=Path("ablation.jsonl"), help="what is there already is not run again"
     )
@@ -124,14 +128,16 @@ def main() -> None:
     tokenizer = AutoTokenizer.from_pretrained(minilm_checkpoint())
     for task in options.tasks:
         run_task(task, options, tokenizer)
+    scores, wanted = read_scores(options.scores), len(TASKS) * len(VARIANTS) * len(SEEDS)
+    unfinished = f" {len(scores)} of the {wanted} trainings were run so far." if len(scores) < wanted else ""
     notes = (
         f"MiniLM-L6, at most {options.rows} training rows, batches of 32, one epoch of the full model and "
         f"{options.epochs:g} of all sizes, which begin at the same weights in all variants; validation accuracy, mean "
-        "and spread of the seeds. Teachers are two full models that were fine-tuned for 3 epochs from other heads and "
-        "orders of the data."
+        "and standard deviation of the seeds. Teachers are two full models that were fine-tuned for 3 epochs from other heads and "
+        f"orders of the data.{unfinished}"
     )
     header = ["task", "co-training", "seeds", *DEFAULT_SUBNETS, "mean"]
-    report("ablation.py", "Ablation of the co-training", header, table(read_scores(options.scores)), notes)
+    report("ablation.py", "Ablation of the co-training", header, table(scores), notes)
 
 
 if __name__ == "__main__":
