@@ -133,8 +133,8 @@ def main() -> None:
     notes = (
         f"MiniLM-L6, at most {options.rows} training rows, batches of 32, one epoch of the full model and "
         f"{options.epochs:g} of all sizes, which begin at the same weights in all variants; validation accuracy, mean "
-        "and standard deviation of the seeds. Teachers are two full models that were fine-tuned for 3 epochs from other heads and "
-        f"orders of the data.{unfinished}"
+        "and standard deviation of the seeds. Teachers are two full models that were fine-tuned for 3 epochs from "
+        f"other heads and orders of the data.{unfinished}"
     )
     header = ["task", "co-training", "seeds", *DEFAULT_SUBNETS, "mean"]
     report("ablation.py", "Ablation of the co-training", header, table(scores), notes)
