@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from .display import console, show_phase, show_table
 from .options import Arguments, OutputDir, Subnets, choose_sizes, read_arguments
@@ -56,7 +57,8 @@ def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., No
             float | None, typer.Option(help="Epochs of all sizes together. (default: 3)")
         ] = None,
         rank_examples: Annotated[
-            int | None, typer.Option(help="Training rows to rank the units by; 0 for a ranked supernet.")
+            int | None,
+            typer.Option(help="Training rows to rank the units by. (default: 256; 0 for a supernet that was trained)"),
         ] = None,
         train_rows: Annotated[int | None, typer.Option(help="Training rows to use. (default: all)")] = None,
         argument: Arguments = None,
@@ -65,7 +67,6 @@ def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., No
         ] = None,
     ) -> None:
         from ..tasks.benchmark_run import BenchmarkRequest, run_benchmark
-        from ..tasks.benchmarks import BENCHMARKS
         from ..tasks.report import score_table, write_report
         from ..tasks.run_submission import submit
 
@@ -94,17 +95,16 @@ def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., No
             held_out_fraction=calibrate,
             robustness=robustness,
         )
-        names = list(BENCHMARKS[benchmark]) if task == ["all"] else task
-        run = run_benchmark(request, names, output_dir, _announce, show_phase)
+        run = run_benchmark(request, task, output_dir, _announce, show_phase)
         if any(result.scores for result in run.results):
             show_table(score_table(write_report(run.results, output_dir)), title)
-            console.print(f"The report lies in {output_dir / 'report.md'}.")
-        if submission is not None:
-            for path in submit(benchmark, run.results, output_dir, submission):
-                console.print(f"For the server: {path}")
+            console.print(f"The report lies in {output_dir / 'report.md'}.", markup=False)
         if run.failures:
             failed = "; ".join(f"{of}: {error}" for of, error in run.failures.items())
             raise RuntimeError(f"{len(run.failures)} of the trainings failed, run again for these alone: {failed}")
+        if submission is not None:
+            for path in submit(benchmark, run.results, output_dir, submission):
+                console.print(f"For the server: {path}", markup=False)
 
     run.__name__ = name
     run.__doc__ = f"Train, evaluate and report all sizes on tasks of {title}."
@@ -112,7 +112,7 @@ def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., No
 
 
 def _announce(training: str) -> None:
-    console.rule(f"[bold]{training}")
+    console.rule(f"[bold]{escape(training)}")
 
 
 glue = benchmark_command("glue", "glue", "GLUE")

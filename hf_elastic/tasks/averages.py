@@ -11,9 +11,6 @@ from statistics import fmean
 from .benchmarks import BENCHMARKS, find_task
 from .task import Task
 
-# Another form of a task: the same rows and labels, with repaired positions of words.
-_FORM_OF = {"wsc.fixed": "wsc"}
-
 
 @dataclass(frozen=True)
 class BenchmarkAverage:
@@ -89,13 +86,13 @@ def benchmark_average(
             means[name] = fmean(mean_score(task, scores) for scores in scores_by_split.values())
     if not means:
         raise ValueError(f"No task of {benchmark} is scored on all its validation splits: nothing to average.")
-    for form, original in _FORM_OF.items():
+    tasks = BENCHMARKS[benchmark]
+    forms = {name: tasks[name].form_of for name in means if tasks[name].form_of is not None}
+    for form, original in forms.items():
         if original in means:
-            means.pop(form, None)
-    present = {_FORM_OF.get(name, name) for name in means}
+            del means[form]
+    present = {forms.get(name, name) for name in means}
     missing = [
-        name
-        for name, task in BENCHMARKS[benchmark].items()
-        if task.model_of is None and name not in _FORM_OF and name not in present
+        name for name, task in tasks.items() if task.model_of is None and task.form_of is None and name not in present
     ]
     return BenchmarkAverage(fmean(means.values()), tuple(means), tuple(missing))

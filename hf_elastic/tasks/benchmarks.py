@@ -1,5 +1,7 @@
 """The benchmarks by name, and finding a task in them."""
 
+from collections.abc import Sequence
+
 from . import glue, super_glue
 from .task import Task
 
@@ -8,6 +10,26 @@ BENCHMARKS: dict[str, dict[str, Task]] = {
     "super_glue": {task.name: task for task in super_glue.TASKS},
 }
 HUB_IDS = {"glue": glue.HUB_ID, "super_glue": super_glue.HUB_ID}
+
+
+def named_tasks(benchmark: str, names: Sequence[str], with_diagnostics: bool = True) -> list[Task]:
+    """Gives tasks by their names, each once.
+
+    Args:
+        benchmark: `"glue"` or `"super_glue"`.
+        names: Names of tasks; `"all"` stands for the benchmark, without other forms of its tasks.
+        with_diagnostics: Whether `"all"` has the diagnostics as well.
+
+    Raises:
+        ValueError: If there is none of a name.
+    """
+    everything = [
+        task.name
+        for task in BENCHMARKS[benchmark].values()
+        if task.form_of is None and (with_diagnostics or task.model_of is None)
+    ]
+    expanded = [each for name in names for each in (everything if name == "all" else [name])]
+    return [find_task(benchmark, name) for name in dict.fromkeys(expanded)]
 
 
 def find_task(benchmark: str, name: str) -> Task:

@@ -42,6 +42,8 @@ class InputFormat:
 
     # The task of `convert` that makes the head.
     head: ClassVar[str] = "sequence-classification"
+    # What the column `idx` is made of, where it is no number.
+    idx_parts: ClassVar[tuple[str, ...]] = ()
     # Characters that are put around spans, which the tokenizer must not drop.
     markers: ClassVar[tuple[str, ...]] = ()
 
@@ -98,6 +100,8 @@ class Texts(InputFormat):
 class Answers(InputFormat):
     """A passage, and a question with one of its possible answers: right or wrong (MultiRC)."""
 
+    idx_parts: ClassVar[tuple[str, ...]] = ("paragraph", "question", "answer")
+
     @property
     def columns(self) -> tuple[str, ...]:
         return (*self.text_columns, "idx")
@@ -144,6 +148,7 @@ class Entities(InputFormat):
     A text given twice as an entity counts once. Training sees each filled sentence as right or wrong.
     """
 
+    idx_parts: ClassVar[tuple[str, ...]] = ("passage", "query")
     placeholder: ClassVar[str] = "@placeholder"
 
     @property

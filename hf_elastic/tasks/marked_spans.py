@@ -75,11 +75,12 @@ def mark(text: str, spans: list[tuple[int, int, str]]) -> tuple[str, list[tuple[
         The marked text, and where each part lies in it, with its marks.
     """
     # Where several meet: ends before begins, an inner end before an outer one, an outer begin before an inner one.
-    inserted = [(end, 0, -start, i, f" {mark_}") for i, (start, end, mark_) in enumerate(spans)]
+    inserted = [(end, 0, -start, -i, f" {mark_}") for i, (start, end, mark_) in enumerate(spans)]
     inserted += [(start, 1, -end, i, f"{mark_} ") for i, (start, end, mark_) in enumerate(spans)]
     marked, last = "", 0
     places = [[0, 0] for _ in spans]
-    for position, is_begin, _, i, piece in sorted(inserted):
+    for position, is_begin, _, number, piece in sorted(inserted):
+        i = abs(number)
         marked, last = marked + text[last:position], position
         if is_begin:
             places[i][0] = len(marked)
@@ -104,8 +105,12 @@ def find_words(text: str, words: str, index: int) -> tuple[int, int]:
         ValueError: If the text does not have these words.
     """
     pattern = r"\s+".join(map(re.escape, words.split()))
-    occurrences = re.finditer(rf"(?<!\S){pattern}(?!\w)", text, re.IGNORECASE)
-    found = [(abs(len(text[: match.start()].split()) - index), *match.span()) for match in occurrences]
+    occurrences = re.finditer(rf"(?<!\w){pattern}(?!\w)", text, re.IGNORECASE)
+    words_before = [
+        (len(text[: match.start()].split()) - (text[match.start() - 1 : match.start()].strip() != ""), match)
+        for match in occurrences  # a quotation mark before a word is a part of it
+    ]
+    found = [(abs(before - index), *match.span()) for before, match in words_before]
     if not words.strip() or not found:
         raise ValueError(f"{words!r}, at word {index}, is not in the text {text!r}.")
     _, start, end = min(found)

@@ -1,6 +1,7 @@
 """Texts as people write them: with letters exchanged, in another case, with words in another order.
 
-What is distinctive: what a task marks stays as it is, and a text gets the same changes wherever it stands.
+What is distinctive: what a task marks, and what lies between, stays as it is, and a text gets the same changes
+wherever it stands.
 """
 
 import random
@@ -68,7 +69,8 @@ def perturb(example: Example, kind: str, seed: int = 0) -> Example:
         changed, end, moved = "", 0, {}
         for span in kept:
             if span.start >= end:  # not within the one before
-                changed += _perturb_text(text[end : span.start], kind, draw)
+                before = text[end : span.start]  # between spans it would need more room, which truncation cannot give
+                changed += before if moved else _perturb_text(before, kind, draw)
                 offset = len(changed) - span.start
                 changed, end = changed + text[span.start : span.end], span.end
             moved[span] = Span(number, span.start + offset, span.end + offset)

@@ -11,6 +11,8 @@ from .benchmarks import find_task
 from .task_result import Scores, SizeCost, TaskResult
 
 AVERAGE = "average"
+# A correlation below it is noise about 0, of which no share is given.
+LEAST_SCORE = 0.01
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class SizeScore:
         size: Name of the size.
         mean: Mean of the benchmark's score, in points of 100.
         spread: Standard deviation over seeds and folds; None of a single one.
-        kept: Share of the largest size's mean, in percent.
+        kept: Share of the largest size's mean, in percent; None if that is less than [`LEAST_SCORE`].
         robust: Share of its own score that the size keeps on perturbed texts, in percent; None if it was not measured.
         number: How many seeds and folds.
         cost: What the size costs; None of the average.
@@ -32,7 +34,7 @@ class SizeScore:
     size: str
     mean: float
     spread: float | None
-    kept: float
+    kept: float | None
     robust: float | None
     number: int
     cost: SizeCost | None
@@ -70,7 +72,7 @@ def score_table(rows: Sequence[SizeScore]) -> list[dict[str, str]]:
             "task": row.task,
             "size": row.size,
             "score": f"{row.mean:.1f}" if row.spread is None else f"{row.mean:.1f} ± {row.spread:.1f}",
-            "kept": f"{row.kept:.1f}%",
+            "kept": UNKNOWN if row.kept is None else f"{row.kept:.1f}%",
             **({"robust": UNKNOWN if row.robust is None else f"{row.robust:.1f}%"} if shows_robustness else {}),
             "parameters": UNKNOWN if row.cost is None else with_unit(row.cost.parameters),
             "encoder": UNKNOWN if row.cost is None else with_unit(row.cost.encoder_parameters),
@@ -121,8 +123,9 @@ def draw_scores(rows: Sequence[SizeScore], path: Path, title: str) -> None:
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     millions = {row.size: row.cost.encoder_parameters / 1e6 for row in rows if row.cost is not None}
-    for name in dict.fromkeys(row.task for row in rows):
-        of_task = sorted((row for row in rows if row.task == name), key=lambda row: millions[row.size])
+    shown = [row for row in rows if row.kept is not None]
+    for name in dict.fromkeys(row.task for row in shown):
+        of_task = sorted((row for row in shown if row.task == name), key=lambda row: millions[row.size])
         is_average = name == AVERAGE
         axes.plot(
             [millions[row.size] for row in of_task],
@@ -132,34 +135,43 @@ def draw_scores(rows: Sequence[SizeScore], path: Path, title: str) -> None:
             linewidth=3 if is_average else 1.2,
             color="black" if is_average else None,
         )
-    for row in (row for row in rows if row.task == rows[-1].task):
+    for row in (row for row in shown if row.task == shown[-1].task):
         position = (millions[row.size], row.kept)
         axes.annotate(row.size, position, xytext=(0, -14), textcoords="offset points", ha="center", fontsize=9)
     axes.set_xlabel("parameters of the encoder in millions")
     axes.set_ylabel("score kept (%)")
     axes.set_title(title, fontsize=11)
     axes.grid(color="#e4e7eb", linewidth=0.8)
-    axes.legend(frameon=False, ncols=2)
+    if shown:
+        axes.legend(frameon=False, ncols=2)
     figure.savefig(path, format="png", dpi=160, metadata={"Software": None})
 
 
+def _reported_scores(result: TaskResult) -> Scores:
+    """The scores that the benchmark goes by: of a labelled test split only where there is no other."""
+    splits = find_task(result.benchmark, result.task).validation_splits
+    return {split: scores for split, scores in result.scores.items() if split in splits} or result.scores
+
+
 def _task_scores(result: TaskResult) -> dict[str, float]:
-    """The task's score by size: the mean over its splits with labels."""
+    """The task's score by size: the mean over the splits that it is reported on."""
     task = find_task(result.benchmark, result.task)
     by_size: dict[str, list[float]] = {}
-    for by_name in result.scores.values():
+    for by_name in _reported_scores(result).values():
         for size, metrics in by_name.items():
             by_size.setdefault(size, []).append(mean_score(task, metrics))
     return {size: statistics.mean(scores) for size, scores in by_size.items()}
 
 
 def _averages(results: Sequence[TaskResult]) -> list[dict[str, BenchmarkAverage]]:
-    """The benchmark's average by size, for each seed and fold that all tasks have."""
+    """The benchmark's average by size, for each seed and fold; only where all have the same tasks."""
     parts: dict[tuple[int, int | None], list[TaskResult]] = {}
     for result in results:
         if find_task(result.benchmark, result.task).model_of is None and _validation_scores(result):
             parts.setdefault((result.seed, result.fold), []).append(result)
-    most = max(map(len, parts.values()), default=0)
+    different = {frozenset(_counted(result.task, of_part) for result in of_part) for of_part in parts.values()}
+    if len(different) != 1 or len(*different) < 2:
+        return []
     return [
         {
             size: benchmark_average(
@@ -172,8 +184,13 @@ def _averages(results: Sequence[TaskResult]) -> list[dict[str, BenchmarkAverage]
             for size in of_part[0].costs
         }
         for of_part in parts.values()
-        if len(of_part) == most > 1
     ]
+
+
+def _counted(name: str, results: Sequence[TaskResult]) -> str:
+    """The task that counts in the average, of which this may be another form."""
+    task = find_task(results[0].benchmark, name)
+    return task.form_of or name
 
 
 def _validation_scores(result: TaskResult) -> Scores:
@@ -195,7 +212,7 @@ def _rows(name: str, results: Sequence[TaskResult], scores: Sequence[dict[str, f
             size,
             mean,
             100 * statistics.stdev(of[size] for of in scores) if len(scores) > 1 else None,
-            100 * mean / largest if largest else float("nan"),
+            _share(mean / 100, largest / 100),
             _robustness(results, size) if is_task else None,
             len(scores),
             results[0].costs[size] if is_task else None,
@@ -210,8 +227,13 @@ def _robustness(results: Sequence[TaskResult], size: str) -> float | None:
     for result in results:
         task, clean = find_task(result.benchmark, result.task), next(iter(result.scores.values()))
         before = mean_score(task, clean[size])
-        shares += [100 * mean_score(task, of[size]) / before for of in result.robustness.values() if before]
-    return statistics.mean(shares) if shares else None
+        shares += [_share(mean_score(task, of[size]), before) for of in result.robustness.values()]
+    return None if not shares or None in shares else statistics.mean(shares)
+
+
+def _share(score: float, of_score: float) -> float | None:
+    """One score in percent of another; None of one that is not above chance, of which a share says nothing."""
+    return 100 * score / of_score if of_score >= LEAST_SCORE else None
 
 
 def _notes(results: Sequence[TaskResult]) -> list[str]:

@@ -31,16 +31,16 @@ def submit(
     paths = []
     of_splits = [result for result in results if result.fold is None]
     for seed in dict.fromkeys(result.seed for result in of_splits):
-        chosen = [result for result in of_splits if result.seed == seed]
+        chosen = {result.task: result for result in of_splits if result.seed == seed}
+        chosen = [r for name, r in chosen.items() if find_task(benchmark, name).form_of not in chosen]
         for size in chosen[0].costs:
             answers = {}
             for result in chosen:
                 task = find_task(benchmark, result.task)
-                for split in task.test_splits:
+                for split in (split for split in task.test_splits if split in result.rows):
                     path = training_folder(output_dir, task.name, seed) / PREDICTIONS_FOLDER / split / f"{size}.npz"
-                    if path.is_file():
-                        predictions = Predictions.load(path)
-                        answers[task.name, split] = (predictions.rows, predictions.answers)
+                    predictions = Predictions.load(path)
+                    answers[task.name, split] = (predictions.rows, predictions.answers)
             if not answers:
                 raise ValueError(f"No test split of {', '.join(r.task for r in chosen)} was there to predict.")
             path = Path(folder) / f"{benchmark}-{size}-seed-{seed}.zip"

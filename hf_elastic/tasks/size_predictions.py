@@ -1,5 +1,6 @@
 """What every size of a trained supernet predicts for a split."""
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -24,10 +25,11 @@ def predict_sizes(trainer: ElasticTrainer, split: EncodedSplit) -> dict[str, np.
     """
     lengths = [len(ids) if np.isscalar(ids[0]) else max(map(len, ids)) for ids in split.dataset["input_ids"]]
     longest_first = np.argsort(lengths, kind="stable")[::-1]
-    batches = trainer.get_test_dataloader(split.dataset.select(longest_first))
+    with _logits_alone(trainer):
+        batches = trainer.get_test_dataloader(split.dataset.select(longest_first))
     sizes, logits = trainer.sampler.sizes, {}
     for name in sorted(sizes, key=lambda name: -sizes[name]):
-        with trainer.elastic_model.use_subnet(trainer.subnets[name]), _no_metrics(trainer):
+        with trainer.elastic_model.use_subnet(trainer.subnets[name]), _logits_alone(trainer):
             output = trainer.evaluation_loop(batches, "Prediction", prediction_loss_only=False)
         found = output.predictions[0] if isinstance(output.predictions, tuple) else output.predictions
         logits[name] = np.empty_like(found)
@@ -36,10 +38,12 @@ def predict_sizes(trainer: ElasticTrainer, split: EncodedSplit) -> dict[str, np.
 
 
 @contextmanager
-def _no_metrics(trainer: ElasticTrainer) -> Iterator[None]:
-    """Metrics are of rows in their order, which batches by length are not in."""
-    compute_metrics, trainer.compute_metrics = trainer.compute_metrics, None
+def _logits_alone(trainer: ElasticTrainer) -> Iterator[None]:
+    """Gives the logits of all rows in one array, and no metrics, which are of rows in their order."""
+    former = trainer.args, trainer.compute_metrics
+    trainer.args, trainer.compute_metrics = copy.copy(trainer.args), None
+    trainer.args.dataloader_drop_last, trainer.args.eval_do_concat_batches = False, True
     try:
         yield
     finally:
-        trainer.compute_metrics = compute_metrics
+        trainer.args, trainer.compute_metrics = former

@@ -4,6 +4,7 @@ The optional library `datasets` does the reading. What is distinctive here: spli
 (`train`, `dev`, `validation_matched`, …), and cells such as `NA` or `null` in a CSV file stay text.
 """
 
+import glob
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -146,7 +147,8 @@ def _load_files(suffix: str, paths: list[Path]) -> "datasets.Dataset":
         raise ValueError(f"Cannot read {str(paths[0])!r}: the formats are {', '.join(_READERS)}.")
     reader, options = _READERS[suffix]
     try:
-        return datasets.load_dataset(reader, data_files=[str(path) for path in paths], split="train", **options)
+        files = [glob.escape(str(path)) for path in paths]
+        return datasets.load_dataset(reader, data_files=files, split="train", **options)
     except (ValueError, datasets.exceptions.DatasetGenerationError) as error:
         reason = error.__cause__ or error
         raise ValueError(f"Cannot read rows from {str(paths[0])!r} as {reader}, is it empty? {reason}") from error

@@ -100,7 +100,7 @@ TASKS = (
         reference="Pilehvar and Camacho-Collados 2019, https://arxiv.org/abs/1808.09121",
     ),
     _task(name="wsc", **_WSC),
-    _task(name="wsc.fixed", **_WSC),
+    _task(name="wsc.fixed", form_of="wsc", **_WSC),
     _task(
         name="axb",
         title="Broad-coverage diagnostic",

@@ -25,6 +25,7 @@ class Task:
         validation_splits: Splits with labels to report on.
         test_splits: Splits whose labels are hidden, and the file that each is submitted in.
         submitted_labels: What is written into that file for each label id. Default: `label_names`.
+        form_of: For another form of a task, with the same rows, the task: only one of them counts.
         model_of: For a diagnostic, the task whose model answers it.
         settings: What [`TrainingSettings`] suit it, apart from the defaults.
         reference: Where it comes from.
@@ -42,6 +43,7 @@ class Task:
     validation_splits: tuple[str, ...] = ("validation",)
     test_splits: Mapping[str, str]
     submitted_labels: tuple[Any, ...] | None = None
+    form_of: str | None = None
     model_of: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     reference: str

@@ -50,8 +50,7 @@ class TaskData:
 
     def has_labels(self, split: str) -> bool:
         """Says whether the answers of a split are known."""
-        labels = self.splits[split][self.task.label_column]
-        return all(label not in (HIDDEN, []) for label in labels)
+        return self.splits[split][0][self.task.label_column] not in (HIDDEN, [])  # all are known, or none
 
     def limit(self, train_rows: int, seed: int = 42) -> "TaskData":
         """Keeps a part of the training rows, see [`split_rows`].
@@ -82,7 +81,8 @@ def read_task(task: Task, source: "TaskSource" = None, validation_fraction: floa
         task: The task.
         source: A folder with files named after the splits, in it or in `<benchmark>/<task>/` below it; files or
             loaded data sets by split; a Hub id; None for the benchmark's own data on the Hub.
-        validation_fraction: Part of the training rows to hold out where there is no split with labels to evaluate on.
+        validation_fraction: Part of the training rows to hold out where there is no split with labels to evaluate on;
+            0 for none.
         seed: Seed of that choice.
 
     Raises:
@@ -101,7 +101,7 @@ def read_task(task: Task, source: "TaskSource" = None, validation_fraction: floa
             f"its splits are {', '.join(task.splits)}. Name the files so, or give them as splits."
         )
     data = TaskData(task, splits)
-    if task.train_split is not None and not data.scored_splits:
+    if task.train_split is not None and not data.scored_splits and validation_fraction:
         data = _hold_out(data, validation_fraction, seed)
     return data
 
@@ -136,23 +136,43 @@ def _load(task: Task, source: "TaskSource") -> "dict[str, datasets.Dataset]":
 def _checked(task: Task, split: str, rows: "datasets.Dataset") -> "datasets.Dataset":
     """The split with the columns of the schema alone, and labels as ids or numbers."""
     datasets, label = require_datasets(), task.label_column
-    where = f"{task.name} {split}"
+    where, rows = f"{task.name} {split}", rows.with_format(None)
     is_hidden = split in task.test_splits and _labels_are_hidden(rows, label)
-    table = check_rows(rows, where, [*task.input_format.columns, *(() if is_hidden else (label,))])
+    needed = dict.fromkeys([*task.input_format.columns, *(["idx"] if "idx" in rows.column_names else [])])
+    table = check_rows(rows, where, [*needed, *(() if is_hidden else (label,))])
     for name in task.input_format.text_columns:
         if "string" not in str(table[name].type):
             raise ValueError(f"Column {name!r} of the {where} data holds {table[name].type}, not text.")
-    kept = rows.select_columns([*task.input_format.columns])
-    if "idx" not in kept.column_names:
-        idx = list(rows["idx"]) if "idx" in rows.column_names else list(range(len(rows)))
-        kept = kept.add_column("idx", idx)
+    _check_idx(task, where, rows)
+    kept = rows.select_columns(list(needed))
+    if "idx" not in needed:
+        kept = kept.add_column("idx", list(range(len(rows))))
     if isinstance(task.input_format, Entities):
-        return kept.add_column(label, [[]] * len(rows) if is_hidden else list(rows[label]))
+        answers = [[]] * len(rows) if is_hidden else table[label].to_pylist()
+        _check_answers(where, answers, is_hidden)
+        return kept.add_column(label, answers, feature=datasets.List(datasets.Value("string")))
     values = [HIDDEN] * len(rows)
     if not is_hidden:
         values = _encode_labels(task, LabelColumn(table[label].to_pylist(), rows.features[label], label), where)
     number = datasets.Value("float32" if task.label_range else "int64")
     return kept.add_column(label, values, feature=number)
+
+
+def _check_idx(task: Task, where: str, rows: "datasets.Dataset") -> None:
+    parts = task.input_format.idx_parts
+    if parts and not (isinstance(rows[0]["idx"], Mapping) and set(parts) <= rows[0]["idx"].keys()):
+        raise ValueError(
+            f"idx={rows[0]['idx']!r} of the {where} data does not have {', '.join(parts)}, which tell what rows "
+            "belong together."
+        )
+
+
+def _check_answers(where: str, answers: list[Any], are_hidden: bool) -> None:
+    for row, of_row in enumerate(answers):
+        if not isinstance(of_row, list):
+            raise ValueError(f"answers={of_row!r} in row {row} of the {where} data is no list of texts.")
+        if not of_row and not are_hidden:
+            raise ValueError(f"Row {row} of the {where} data has no answers, but others have: leave it out.")
 
 
 def _labels_are_hidden(rows: "datasets.Dataset", label: str) -> bool:

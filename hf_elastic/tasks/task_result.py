@@ -81,10 +81,10 @@ class TaskResult:
         try:
             values: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             version = values["version"]
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise ValueError(f"{path} is no result of a task ({error}): remove its folder, or train again.") from None
-        if version != VERSION:
-            raise ValueError(f"{path} is of version {version}, and not {VERSION}: remove its folder, or train again.")
-        values = {name: value for name, value in values.items() if name != "version"}
-        costs = {size: SizeCost(**cost) for size, cost in values["costs"].items()}
-        return cls(**{**values, "costs": costs})
+            if version == VERSION:
+                known = {name: value for name, value in values.items() if name != "version"}
+                costs = {size: SizeCost(**cost) for size, cost in known["costs"].items()}
+                return cls(**{**known, "costs": costs})
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path} is no result of a task ({error}): remove its folder, to train again.") from None
+        raise ValueError(f"{path} is of version {version}, and not {VERSION}: remove its folder, to train again.")

@@ -55,6 +55,8 @@ logger = logging.get_logger(__name__)
 # Rows that post-processing is fitted on; no split of a benchmark has that name.
 HELD_OUT = "held_out"
 POST_PROCESSING_NAME = "post_processing.json"
+# Heads with a classifier, whose weights another head would not fit.
+_CLASSIFIERS = ("ForSequenceClassification", "ForTokenClassification", "ForMultipleChoice")
 
 
 @dataclass(frozen=True)
@@ -292,7 +294,10 @@ def prepare_task(
     train = encode(data.train)
     set_seed(settings.seed)  # a new head is drawn
     load = load_supernet_with_new_head if new_head else load_supernet
-    model = load(source, head, **({} if head == "multiple-choice" else task.labels.model_settings))
+    model = load(source, head, **task.labels.model_settings)
+    longest = model.config.max_position_embeddings
+    if settings.max_length > longest:
+        raise ValueError(f"max_length={settings.max_length}: the model takes up to {longest} tokens.")
     preprocessing.keep_in(model.config)
     if sizes is not None:
         model.config.subnets = subnet_configs(model.config, sizes)
@@ -338,6 +343,11 @@ def check_head(task: Task, source: str | Path, preprocessing: Preprocessing) -> 
     config = read_config(source)
     kind = class_with_head(task.input_format.head).__name__.removeprefix("Elastic")
     if not any(name.endswith(kind) for name in config.architectures or []):
+        if other := [name for name in config.architectures or [] if name.endswith(_CLASSIFIERS)]:
+            raise ValueError(
+                f"{source} is a {other[0]}, and {task.name} needs {kind}. To keep the encoder and train a new head, "
+                "give it as init_from (--init-from)."
+            )
         return
     check_label_order(task, config)
     names = [config.id2label[i] for i in sorted(config.id2label)]
@@ -362,7 +372,7 @@ def _prepared(data: TaskData, settings: TrainingSettings, held_out_fraction: flo
     task = data.task
     if settings.train_rows is not None:
         data = data.limit(settings.train_rows, settings.seed)
-    if not held_out_fraction:
+    if not held_out_fraction or task.label_range is not None:  # of a regression nothing is fitted
         return data
     kept, held_out = split_rows(task, data.train, held_out_fraction, settings.seed)
     if not held_out:
