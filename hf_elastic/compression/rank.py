@@ -98,8 +98,54 @@ def rank(
         hidden=scores.hidden,
         features=scores.features,
     )
-    _reorder(model, importance)
+    reorder_units(model, importance)
     return importance
+
+
+@torch.no_grad()
+def reorder_units(model: ElasticPreTrainedModel, importance: Importance) -> None:
+    """Puts every weight's units in the order of their scores, in place, the best first.
+
+    [`rank`] does so with the model that it scores. Another model of the same structure, such as the one that was
+    fine-tuned from, gets the same units into the same places by it, as long as its units are in their first order.
+
+    Args:
+        model (`ElasticPreTrainedModel`):
+            The supernet.
+        importance (`Importance`):
+            What [`rank`] gave.
+
+    Raises:
+        ValueError: If the scores are of a model with other layers or units.
+    """
+    check_plain_weights(model)
+    _check_fits(model, importance)
+    head_dim = model.config.head_dim
+    outside = {}
+    if importance.hidden is not None:
+        outside["hidden"] = _order(importance.hidden)
+        model.config.hidden_units_ranked = True
+        if not model.config.embedding_projection:
+            outside["embedding"] = outside["hidden"]
+        outside["features"] = outside["hidden"] if importance.features is None else _order(importance.features)
+    inside = []
+    for heads, neurons, experts in zip(importance.heads, importance.neurons, importance.experts, strict=True):
+        orders = {**outside, "heads": _order(heads), "head_dims": _spread(_order(heads), head_dim)}
+        if experts is not None:
+            orders["experts"] = _order(experts)
+            neurons = neurons[orders["experts"]]
+        orders["neurons"] = _order(neurons)
+        orders["gated_neurons"] = _spread(orders["neurons"], 2)
+        inside.append(orders)
+    for name, weight in model.named_parameters():
+        layer, _ = layer_and_name(name)
+        reordered = weight
+        for dimension, unit in enumerate(units_of(name)):
+            order = (outside if layer is None else inside[layer]).get(unit)
+            if order is not None:
+                reordered = _select(reordered, dimension, order)
+        if reordered is not weight:
+            weight.copy_(reordered)
 
 
 def _length(dataloader: Iterable, max_batches: int | None) -> int | None:
@@ -145,35 +191,21 @@ def _add_scores(model: ElasticPreTrainedModel, batch: Mapping[str, torch.Tensor]
     return batch_size
 
 
-@torch.no_grad()
-def _reorder(model: ElasticPreTrainedModel, importance: Importance) -> None:
-    """Puts every weight's units in the order of their scores."""
-    head_dim = model.config.head_dim
-    outside = {}
-    if importance.hidden is not None:
-        outside["hidden"] = _order(importance.hidden)
-        model.config.hidden_units_ranked = True
-        if not model.config.embedding_projection:
-            outside["embedding"] = outside["hidden"]
-        outside["features"] = outside["hidden"] if importance.features is None else _order(importance.features)
-    inside = []
-    for heads, neurons, experts in zip(importance.heads, importance.neurons, importance.experts, strict=True):
-        orders = {**outside, "heads": _order(heads), "head_dims": _spread(_order(heads), head_dim)}
-        if experts is not None:
-            orders["experts"] = _order(experts)
-            neurons = neurons[orders["experts"]]
-        orders["neurons"] = _order(neurons)
-        orders["gated_neurons"] = _spread(orders["neurons"], 2)
-        inside.append(orders)
-    for name, weight in model.named_parameters():
-        layer, _ = layer_and_name(name)
-        reordered = weight
-        for dimension, unit in enumerate(units_of(name)):
-            order = (outside if layer is None else inside[layer]).get(unit)
-            if order is not None:
-                reordered = _select(reordered, dimension, order)
-        if reordered is not weight:
-            weight.copy_(reordered)
+def _check_fits(model: ElasticPreTrainedModel, importance: Importance) -> None:
+    units = [(layer["heads"].shape, layer["neurons"].shape) for layer in UnitScores(model, hidden=False).layers]
+    scored = [
+        (heads.shape, neurons.shape) for heads, neurons in zip(importance.heads, importance.neurons, strict=True)
+    ]
+    size = model.config.hidden_size
+    if scored != units or (importance.hidden is not None and len(importance.hidden) != size):
+        raise ValueError(
+            f"The scores are of a model with {_shapes(scored)}, and this one has {_shapes(units)}: rank a model of "
+            "the same structure."
+        )
+
+
+def _shapes(units: list[tuple[torch.Size, torch.Size]]) -> str:
+    return f"{len(units)} layers of (heads, neurons) {', '.join(dict.fromkeys(f'{h[0]}, {n[-1]}' for h, n in units))}"
 
 
 def _order(scores: torch.Tensor) -> torch.Tensor:

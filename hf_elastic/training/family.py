@@ -19,7 +19,7 @@ from transformers.trainer_utils import has_length
 from transformers.utils import logging
 
 from ..compression.checks import check_plain_weights
-from ..compression.rank import rank
+from ..compression.rank import Importance, rank
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
 from .arguments import ElasticTrainingArguments
 from .data_fingerprint import DataFingerprint
@@ -46,12 +46,15 @@ class FamilyRun:
         metrics (`dict[str, dict[str, float]]`): Metrics on `scored_dataset` by size; empty without one.
         seconds (`dict[str, float]`): Wall-clock time of each phase by its name.
         test_dataset (`Dataset`, *optional*): The test data, if there were some.
+        importance ([`~hf_elastic.compression.rank.Importance`], *optional*): What the units were ranked by, if they
+            were.
     """
 
     trainer: ElasticTrainer
     metrics: dict[str, dict[str, float]]
     seconds: dict[str, float]
     test_dataset: Dataset | None = None
+    importance: Importance | None = None
 
     @property
     def model(self) -> ElasticPreTrainedModel:
@@ -192,17 +195,18 @@ def train_family(
     if finetune_epochs:
         with phases.timed("fine-tune"):
             finetune(trainer, finetuning, **data, **of_model)
+    importance = None
     if rank_examples:
         with phases.timed("rank"):
             batches = math.ceil(rank_examples / args.train_batch_size)
-            rank(trainer.elastic_model, _random_batches(trainer), max_batches=batches)
+            importance = rank(trainer.elastic_model, _random_batches(trainer), max_batches=batches)
     with phases.timed("co-train"):
         trainer.train()
     metrics = {}
     if eval_dataset is not None or test_dataset is not None:
         with phases.timed("evaluate"):
             metrics = _evaluate(trainer, test_dataset)
-    return FamilyRun(trainer, metrics, phases.seconds, test_dataset)
+    return FamilyRun(trainer, metrics, phases.seconds, test_dataset, importance)
 
 
 def read_metrics(path: str | Path, sizes: Iterable[str]) -> dict[str, dict[str, float]]:

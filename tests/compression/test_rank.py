@@ -7,6 +7,7 @@ import torch
 from transformers import BertModel
 
 from hf_elastic import ElasticForSequenceClassification, extract, rank, to_stock
+from hf_elastic.compression.rank import reorder_units
 
 from ..conftest import TINY, first_output, make_inputs, make_labels, randomize
 
@@ -176,3 +177,22 @@ def test_bad_data_is_named(classifier):
         rank(classifier, [{**inputs, "labels": torch.full((3,), -100)}])
     for name, weight in classifier.state_dict().items():
         assert torch.equal(weight, weights[name]), name
+
+
+def test_another_model_of_the_structure_is_reordered_alike(classifier):
+    other = copy.deepcopy(classifier)
+    importance = rank(classifier, batches(type(classifier).__name__))
+    reorder_units(other, importance)
+    expected = classifier.state_dict()
+    assert all(torch.equal(weight, expected[name]) for name, weight in other.state_dict().items())
+
+
+def test_scores_of_another_structure_are_refused(classifier, tiny_config):
+    importance = rank(classifier, batches(type(classifier).__name__))
+    tiny_config.subnets = {}
+    tiny_config.intermediate_size = 2 * TINY["intermediate_size"]
+    other = ElasticForSequenceClassification(tiny_config)
+    before = copy.deepcopy(other.state_dict())
+    with pytest.raises(ValueError, match=r"with 4 layers of \(heads, neurons\) 4, 64, and this one has .* 4, 128"):
+        reorder_units(other, importance)
+    assert all(torch.equal(weight, before[name]) for name, weight in other.state_dict().items())
