@@ -48,13 +48,15 @@ def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., No
             bool, typer.Option("--robustness", help="Score on texts with typos, other case and order as well.")
         ] = False,
         max_length: Annotated[int | None, typer.Option(help="Tokens to which a text is cut.")] = None,
-        batch_size: Annotated[int | None, typer.Option(help="Rows per step. (default: 32)")] = None,
+        batch_size: Annotated[
+            int | None, typer.Option(help="Rows per step. (default: 32, or what suits the task)")
+        ] = None,
         learning_rate: Annotated[float | None, typer.Option(help="Highest learning rate. (default: 5e-05)")] = None,
         finetune_epochs: Annotated[
-            float | None, typer.Option(help="Epochs of the full model alone. (default: 3)")
+            float | None, typer.Option(help="Epochs of the full model alone. (default: 2, or what suits the task)")
         ] = None,
         cotrain_epochs: Annotated[
-            float | None, typer.Option(help="Epochs of all sizes together. (default: 3)")
+            float | None, typer.Option(help="Epochs of all sizes together. (default: 2, or what suits the task)")
         ] = None,
         rank_examples: Annotated[
             int | None,

@@ -34,12 +34,7 @@ SUPERNET_FOLDER, PREDICTIONS_FOLDER, ERROR_NAME = "supernet", "predictions", "er
 # What a checkpoint is told by.
 _CHECKPOINT_FILES = ("config.json", "*.safetensors", "*.bin", "tokenizer.json", "vocab.*")
 # What fine-tuning on the benchmarks' tasks takes, where neither the task nor the caller says otherwise.
-TASK_SETTINGS: dict[str, Any] = {
-    "batch_size": 32,
-    "finetune_epochs": 3.0,
-    "cotrain_epochs": 3.0,
-    "head_lr_multiplier": 5.0,
-}
+TASK_SETTINGS: dict[str, Any] = {"batch_size": 32, "head_lr_multiplier": 5.0}
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from ..checkpoints import (
     read_config,
 )
 from ..compression.cost import count_flops, count_parameters, measure_latency
+from ..compression.rank import Importance
 from ..hub.details import TrainingDetails
 from ..recipes import TrainingSettings, check_sizes, subnet_configs
 from ..training.arguments import ElasticTrainingArguments
@@ -70,6 +71,7 @@ class TaskRun:
         post_processing: What was done to the logits of each size.
         max_length: Tokens to which a text was cut.
         seconds: Time of each phase.
+        importance: What the units were ranked by, if they were.
     """
 
     data: TaskData
@@ -78,6 +80,7 @@ class TaskRun:
     post_processing: dict[str, PostProcessing]
     max_length: int
     seconds: dict[str, float] = field(default_factory=dict)
+    importance: Importance | None = None
 
     @cached_property
     def scores(self) -> Scores:
@@ -216,7 +219,7 @@ def train_on_task(
     sizes = list(run.trainer.subnets)
     post_processing = _fit(data.task, predictions.pop(HELD_OUT, None), sizes)
     _apply(data.task, predictions, post_processing)
-    return TaskRun(data, run.trainer, predictions, post_processing, settings.max_length, run.seconds)
+    return TaskRun(data, run.trainer, predictions, post_processing, settings.max_length, run.seconds, run.importance)
 
 
 def answer_task(folder: str | Path, data: TaskData, batch_size: int = 64) -> TaskRun:
