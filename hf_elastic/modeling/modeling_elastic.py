@@ -575,20 +575,36 @@ class ElasticForSequenceClassification(ElasticPreTrainedModel):
                 self.config.problem_type = "single_label_classification"
             else:
                 self.config.problem_type = "multi_label_classification"
-        if self.config.problem_type == "single_label_classification":
-            return fixed_cross_entropy(logits.float(), labels.view(-1).long(), num_items_in_batch)
-        if labels.numel() != logits.numel():
-            raise ValueError(
-                f"labels of shape {tuple(labels.shape)} do not fit logits of shape {tuple(logits.shape)}: "
-                f"{self.config.problem_type} with num_labels={self.num_labels} takes one number per label."
-            )
-        # transformers' own losses for these two ignore `num_items_in_batch`, which accumulation needs.
-        regression = self.config.problem_type == "regression"
-        loss_function = nn.functional.mse_loss if regression else nn.functional.binary_cross_entropy_with_logits
-        logits, labels = logits.float(), labels.view_as(logits).float()
-        if num_items_in_batch is None:
-            return loss_function(logits, labels)
-        return loss_function(logits, labels, reduction="sum") / num_items_in_batch
+        return sequence_loss(logits, labels, self.config.problem_type, num_items_in_batch)
+
+
+def sequence_loss(
+    logits: torch.Tensor, labels: torch.Tensor, problem_type: str, num_items_in_batch: torch.Tensor | int | None
+) -> torch.Tensor:
+    """Loss of one label, several labels, or regression, of which transformers' own ignore `num_items_in_batch`.
+
+    Args:
+        logits: Scores of a classifier.
+        labels: What they should be, see [`ElasticForSequenceClassification.forward`].
+        problem_type: One of transformers' three.
+        num_items_in_batch: What the summed loss is divided by; the number of entries of `labels` by default.
+
+    Shape:
+        logits: `[examples, labels]`; output: `[]`.
+    """
+    if problem_type == "single_label_classification":
+        return fixed_cross_entropy(logits.float(), labels.view(-1).long(), num_items_in_batch)
+    if labels.numel() != logits.numel():
+        raise ValueError(
+            f"labels of shape {tuple(labels.shape)} do not fit logits of shape {tuple(logits.shape)}: "
+            f"{problem_type} with num_labels={logits.shape[-1]} takes one number per label."
+        )
+    is_regression = problem_type == "regression"
+    loss_function = nn.functional.mse_loss if is_regression else nn.functional.binary_cross_entropy_with_logits
+    logits, labels = logits.float(), labels.view_as(logits).float()
+    if num_items_in_batch is None:
+        return loss_function(logits, labels)
+    return loss_function(logits, labels, reduction="sum") / num_items_in_batch
 
 
 class ElasticForTokenClassification(ElasticPreTrainedModel):

@@ -1,7 +1,7 @@
 """What every size of a trained supernet predicts for a split."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -10,12 +10,15 @@ from ..training.trainer import ElasticTrainer
 from .encoding import EncodedSplit
 
 
-def predict_sizes(trainer: ElasticTrainer, split: EncodedSplit) -> dict[str, np.ndarray]:
+def predict_sizes(
+    trainer: ElasticTrainer, split: EncodedSplit, names: Collection[str] | None = None
+) -> dict[str, np.ndarray]:
     """Predicts a split with every size, in batches of texts of like length.
 
     Args:
         trainer: Of the supernet; it also gives batch size and collator.
         split: The split's examples, with labels or without.
+        names: Sizes that are wanted. Default: all.
 
     Returns:
         The logits of all examples by size, the largest first, in the order of the split.
@@ -27,10 +30,12 @@ def predict_sizes(trainer: ElasticTrainer, split: EncodedSplit) -> dict[str, np.
     longest_first = np.argsort(lengths, kind="stable")[::-1]
     with _logits_alone(trainer):
         batches = trainer.get_test_dataloader(split.dataset.select(longest_first))
-    sizes, logits = trainer.sampler.sizes, {}
+    sizes, logits = {name: size for name, size in trainer.sampler.sizes.items() if names is None or name in names}, {}
     for name in sorted(sizes, key=lambda name: -sizes[name]):
         with trainer.elastic_model.use_subnet(trainer.subnets[name]), _logits_alone(trainer):
             output = trainer.evaluation_loop(batches, "Prediction", prediction_loss_only=False)
+            # Which ends the bar.
+            trainer.callback_handler.on_predict(trainer.args, trainer.state, trainer.control, output.metrics)
         found = output.predictions[0] if isinstance(output.predictions, tuple) else output.predictions
         logits[name] = np.empty_like(found)
         logits[name][longest_first] = found

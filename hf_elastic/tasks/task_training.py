@@ -29,6 +29,7 @@ from ..checkpoints import (
 from ..compression.cost import count_flops, count_parameters, measure_latency
 from ..compression.rank import Importance
 from ..hub.details import TrainingDetails
+from ..modeling.configuration_elastic import ElasticConfig
 from ..recipes import TrainingSettings, check_sizes, subnet_configs
 from ..training.arguments import ElasticTrainingArguments
 from ..training.collators import UnpaddingCollator
@@ -202,7 +203,7 @@ def train_on_task(
     """
     announce = on_phase or (lambda phase: None)
     announce("data")
-    data = _prepared(data, settings, held_out_fraction)
+    data = hold_out(data, settings, held_out_fraction)
     with tempfile.TemporaryDirectory() as unused:  # the trainer wants a folder, but no checkpoints are written
         prepared = prepare_task(source, data, settings, unused, sizes, new_head)
         if check is None and prepared["args"].eval_strategy == "no":
@@ -215,11 +216,34 @@ def train_on_task(
             check=check,
         )
         announce("predict")
-        predictions = _predict(run.trainer, data, settings.max_length)
-    sizes = list(run.trainer.subnets)
-    post_processing = _fit(data.task, predictions.pop(HELD_OUT, None), sizes)
+        return predicted_run(run.trainer, data, settings.max_length, run.seconds, run.importance)
+
+
+def predicted_run(
+    trainer: ElasticTrainer,
+    data: TaskData,
+    max_length: int,
+    seconds: Mapping[str, float],
+    importance: Importance | None,
+) -> TaskRun:
+    """Predicts every split of a task with all sizes, and fits the post-processing.
+
+    Args:
+        trainer ([`ElasticTrainer`]):
+            Of the trained supernet.
+        data ([`TaskData`]):
+            The rows, those held out among them, see [`hold_out`].
+        max_length (`int`):
+            Tokens to which a text is cut.
+        seconds (`Mapping[str, float]`):
+            Time of each phase of the training.
+        importance ([`~hf_elastic.compression.rank.Importance`], *optional*):
+            What the units were ranked by.
+    """
+    predictions = _predict(trainer, data, max_length)
+    post_processing = _fit(data.task, predictions.pop(HELD_OUT, None), list(trainer.subnets))
     _apply(data.task, predictions, post_processing)
-    return TaskRun(data, run.trainer, predictions, post_processing, settings.max_length, run.seconds, run.importance)
+    return TaskRun(data, trainer, predictions, post_processing, max_length, dict(seconds), importance)
 
 
 def answer_task(folder: str | Path, data: TaskData, batch_size: int = 64) -> TaskRun:
@@ -250,7 +274,9 @@ def answer_task(folder: str | Path, data: TaskData, batch_size: int = 64) -> Tas
     saved.check(Preprocessing.of(task, tokenizer, saved.max_length))
     with tempfile.TemporaryDirectory() as unused:
         args = ElasticTrainingArguments(unused, per_device_eval_batch_size=batch_size, report_to="none")
-        trainer = ElasticTrainer(model, args, processing_class=tokenizer, data_collator=_collator(task, tokenizer))
+        trainer = ElasticTrainer(
+            model, args, processing_class=tokenizer, data_collator=collator_for(task.input_format.head, tokenizer)
+        )
         predictions = _predict(trainer, data, saved.max_length)
     path = Path(folder) / POST_PROCESSING_NAME
     stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
@@ -298,9 +324,7 @@ def prepare_task(
     set_seed(settings.seed)  # a new head is drawn
     load = load_supernet_with_new_head if new_head else load_supernet
     model = load(source, head, **task.labels.model_settings)
-    longest = model.config.max_position_embeddings
-    if settings.max_length > longest:
-        raise ValueError(f"max_length={settings.max_length}: the model takes up to {longest} tokens.")
+    check_length(model.config, settings.max_length)
     preprocessing.keep_in(model.config)
     if sizes is not None:
         model.config.subnets = subnet_configs(model.config, sizes)
@@ -313,8 +337,14 @@ def prepare_task(
         "compute_metrics": partial(
             task_metrics, task=task, rows=data.splits[evaluated].to_list(), counts=validation.counts
         ),
-        "data_collator": _collator(task, tokenizer),
+        "data_collator": collator_for(task.input_format.head, tokenizer),
     }
+
+
+def check_length(config: ElasticConfig, max_length: int) -> None:
+    """Raises a ValueError if a model has not as many positions."""
+    if max_length > config.max_position_embeddings:
+        raise ValueError(f"max_length={max_length}: the model takes up to {config.max_position_embeddings} tokens.")
 
 
 def task_metrics(
@@ -370,21 +400,43 @@ def check_head(task: Task, source: str | Path, preprocessing: Preprocessing) -> 
         saved.check(preprocessing)
 
 
-def _prepared(data: TaskData, settings: TrainingSettings, held_out_fraction: float) -> TaskData:
-    """The training rows that are wanted, without those that are held out."""
+def hold_out(data: TaskData, settings: TrainingSettings, fraction: float, of_regression: bool = False) -> TaskData:
+    """Gives the training rows that are wanted, with a part of them as the split [`HELD_OUT`].
+
+    Args:
+        data ([`TaskData`]):
+            The rows of the task.
+        settings ([`TrainingSettings`]):
+            How many are wanted, and the seed of the choice.
+        fraction (`float`):
+            The part; 0 for none.
+        of_regression (`bool`, defaults to `False`):
+            Whether to hold out those of a regression as well, of which no post-processing is fitted.
+
+    Raises:
+        ValueError: If that part is no row.
+    """
     task = data.task
     if settings.train_rows is not None:
         data = data.limit(settings.train_rows, settings.seed)
-    if not held_out_fraction or task.label_range is not None:  # of a regression nothing is fitted
+    if not fraction or (task.label_range is not None and not of_regression):
         return data
-    kept, held_out = split_rows(task, data.train, held_out_fraction, settings.seed)
+    kept, held_out = split_rows(task, data.train, fraction, settings.seed)
     if not held_out:
-        raise ValueError(f"held_out_fraction={held_out_fraction} of {len(data.train)} training rows is none of them.")
+        raise ValueError(f"held_out_fraction={fraction} of {len(data.train)} training rows is none of them.")
     return data.replaced(**{task.train_split: data.train.select(kept), HELD_OUT: data.train.select(held_out)})
 
 
-def _collator(task: Task, tokenizer: PreTrainedTokenizerBase) -> Callable[[list[Any]], dict[str, Any]]:
-    if task.input_format.head == "multiple-choice":
+def collator_for(head: str, tokenizer: PreTrainedTokenizerBase) -> Callable[[list[Any]], dict[str, Any]]:
+    """Gives what makes batches for a head.
+
+    Args:
+        head (`str`):
+            One of the tasks of [`convert`].
+        tokenizer (`PreTrainedTokenizerBase`):
+            Pads them.
+    """
+    if head == "multiple-choice":
         return DataCollatorForMultipleChoice(tokenizer)
     return UnpaddingCollator(DataCollatorWithPadding(tokenizer))
 
@@ -421,7 +473,7 @@ def _apply(
 
 
 def _fit(task: Task, held_out: Mapping[str, Predictions] | None, sizes: Sequence[str]) -> dict[str, PostProcessing]:
-    if held_out is None:
+    if held_out is None or task.label_range is not None:
         return dict.fromkeys(sizes, PostProcessing(label_range=task.label_range))
     return {size: PostProcessing.fit(task, of.logits, np.asarray(of.example_labels)) for size, of in held_out.items()}
 

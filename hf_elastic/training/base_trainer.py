@@ -89,6 +89,10 @@ class BaseTrainer(Trainer):
             self._run_record = RunRecord.of(self.args, self.train_dataset, self.eval_dataset)
         return self._run_record
 
+    @run_record.setter
+    def run_record(self, record: RunRecord) -> None:
+        self._run_record = record
+
     def train(self, resume_from_checkpoint: str | bool | None = None, **keywords: Any) -> TrainOutput:
         """The parent's training; `resume_from_checkpoint=True` resumes from the last checkpoint that is whole."""
         self._run_record = None  # of this training, whatever its arguments and data are now

@@ -129,6 +129,7 @@ def train_family(
     rank_examples: int = 256,
     on_phase: Callable[[str], None] | None = None,
     check: Callable[[ElasticTrainer], Any] | None = None,
+    trainer_class: type[ElasticTrainer] = ElasticTrainer,
     **trainer_arguments: Any,
 ) -> FamilyRun:
     """Trains all sizes of a supernet in one run.
@@ -164,6 +165,8 @@ def train_family(
         check (`Callable[[ElasticTrainer], Any]`, *optional*):
             Called with the trainer of all sizes before any training, which it stops by raising an error. E.g.
             `lambda trainer: check_training(trainer, quick=True).raise_if_failed()`.
+        trainer_class (`type[ElasticTrainer]`, defaults to [`ElasticTrainer`]):
+            What trains, alone and together.
         **trainer_arguments:
             Other arguments of [`ElasticTrainer`], such as `teachers`. The fine-tuning has `compute_loss_func` and
             `optimizer_cls_and_kwargs` as well.
@@ -180,9 +183,10 @@ def train_family(
     _check_one_dataset(test_dataset)
     data = {"train_dataset": train_dataset, "processing_class": processing_class, "data_collator": data_collator}
     evaluation = {"eval_dataset": eval_dataset, "compute_metrics": compute_metrics}
-    finetuning = finetuning_arguments(args, finetune_epochs) if finetune_epochs else None
+    kept = trainer_class.args_of_one_size
+    finetuning = finetuning_arguments(args, finetune_epochs, kept) if finetune_epochs else None
     of_model = {name: value for name, value in trainer_arguments.items() if name in _OF_FINETUNING}
-    trainer = ElasticTrainer(model, args, **data, **evaluation, **trainer_arguments)
+    trainer = trainer_class(model, args, **data, **evaluation, **trainer_arguments)
     if rank_examples:
         check_plain_weights(trainer.elastic_model)  # as the ranking does, but before the fine-tuning
     if finetune_epochs:

@@ -4,6 +4,7 @@ What is distinctive: it is done by the same trainer, with the full model as the 
 not about several sizes works in it as well: micro-batches, learning rates by depth, clipping, averages, bad steps.
 """
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from .teacher_arguments import TeacherArguments
 from .trainer import ElasticTrainer
 
 
-def finetuning_arguments(args: ElasticTrainingArguments, epochs: float) -> ElasticTrainingArguments:
+def finetuning_arguments(
+    args: ElasticTrainingArguments, epochs: float, kept: Sequence[str] = ()
+) -> ElasticTrainingArguments:
     """Gives the arguments of the fine-tuning of the full model: those of the common training, but for a few.
 
     What concerns several sizes, evaluations, checkpoints or the end of the common training is left out. So a bad step
@@ -28,6 +31,8 @@ def finetuning_arguments(args: ElasticTrainingArguments, epochs: float) -> Elast
             How all sizes are trained together.
         epochs (`float`):
             How long the full model is trained alone.
+        kept (`Sequence[str]`, *optional*):
+            Arguments about several sizes that stay as they are.
 
     Raises:
         ValueError: If what is left does not go together.
@@ -36,6 +41,7 @@ def finetuning_arguments(args: ElasticTrainingArguments, epochs: float) -> Elast
         argument.name: argument.default
         for group in (CoTrainingArguments, DistillationArguments, TeacherArguments)
         for argument in fields(group)
+        if argument.name not in kept
     }
     # Of one size nothing is compared with others.
     of_sizes |= {"hidden_weight": 0.0, "adapt_num_random_subnets": False}
@@ -80,7 +86,7 @@ def finetune(trainer: ElasticTrainer, args: ElasticTrainingArguments, **keywords
     config = trainer.elastic_model.config
     subnets, config.subnets = config.subnets, {trainer.full_name: SubnetConfig()}
     try:
-        finetuner = ElasticTrainer(trainer.model, args, **keywords)
+        finetuner = type(trainer)(trainer.model, args, **keywords)
         show_loss_only(finetuner, "Full model")
         finetuner.train()
     finally:

@@ -8,7 +8,7 @@ neither accumulation nor the number of processes changes the gradients.
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -100,6 +100,8 @@ class ElasticTrainer(BaseTrainer):
 
     # Everything is divided by counts of the whole accumulated batch.
     loss_is_scaled_for_ga = True
+    # Arguments about several sizes that say something of the fine-tuning of one as well.
+    args_of_one_size: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
@@ -284,10 +286,14 @@ class ElasticTrainer(BaseTrainer):
                 with nullcontext() if is_last else gathering(), scaled_gradients(core, factor):
                     losses.append(super().training_step(model, {**inputs, "subnet": name}, num_items_in_batch))
                 if self.surgery is not None:
-                    self.surgery.take(name)
+                    self.surgery.take(self.gradient_of(name, inputs))
         finally:
             self._drawn, distiller.sources = {}, []
         return torch.stack(losses).sum()
+
+    def gradient_of(self, name: str, inputs: dict[str, Any]) -> str:
+        """Names what a gradient is of, for the handling of conflicts: a subnet."""
+        return name
 
     def _undo_step(self, model: nn.Module, adaptation: AdaptMicroBatchSize, size: int) -> int:
         """Forgets what a step has done so far that ran out of memory, and gives the size to repeat it with."""
