@@ -288,16 +288,16 @@ def prepare_task(
     preprocessing = Preprocessing.of(task, tokenizer, settings.max_length)
     if not new_head:
         check_head(task, source, preprocessing)
+    set_seed(settings.seed)  # a new head is drawn
+    load = load_supernet_with_new_head if new_head else load_supernet
+    model = load(source, head, **task.labels.model_settings)
+    longest = model.base_model.embeddings.available_positions
+    if settings.max_length > longest:
+        raise ValueError(f"max_length={settings.max_length}: the model takes up to {longest} tokens.")
     encode = partial(encode_split, task, tokenizer=tokenizer, max_length=settings.max_length)
     evaluated = data.scored_splits[0]
     validation = encode(data.splits[evaluated])
     train = encode(data.train)
-    set_seed(settings.seed)  # a new head is drawn
-    load = load_supernet_with_new_head if new_head else load_supernet
-    model = load(source, head, **task.labels.model_settings)
-    longest = model.config.max_position_embeddings
-    if settings.max_length > longest:
-        raise ValueError(f"max_length={settings.max_length}: the model takes up to {longest} tokens.")
     preprocessing.keep_in(model.config)
     if sizes is not None:
         model.config.subnets = subnet_configs(model.config, sizes)
