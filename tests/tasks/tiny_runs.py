@@ -36,9 +36,12 @@ def settings_of(**changes: Any) -> TrainingSettings:
 def save_model(
     folder: Path, minilm: Path, class_name: str = "BertModel", max_tokens: int = 64, **changes: Any
 ) -> Path:
-    """Saves a random model of BERT's kind, with MiniLM's tokenizer, which takes as many tokens."""
-    tokenizer = wordpiece(minilm)
-    tokenizer.model_max_length = max_tokens
+    """Saves a random model of BERT's kind, with a tokenizer of MiniLM's frequent words, which takes as many tokens."""
+    ids = wordpiece(minilm).get_vocab()
+    frequent = [word for word in sorted(ids, key=ids.get)[:6000] if not word.startswith("[unused")]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "vocab.txt").write_text("\n".join(frequent), encoding="utf-8")
+    tokenizer = transformers.BertTokenizer(str(folder / "vocab.txt"), model_max_length=max_tokens)
     tokenizer.save_pretrained(folder)
     model_class = getattr(transformers, class_name)
     config = model_class.config_class(
