@@ -74,6 +74,8 @@ def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., No
 
         if (model is None) == (init_from is None):
             raise typer.BadParameter("Give a checkpoint as --model, or as --init-from.")
+        if folds and submission is not None:
+            raise typer.BadParameter("--submission is of test splits, which --folds does not predict: leave one out.")
         given: dict[str, Any] = {
             "max_length": max_length,
             "batch_size": batch_size,

@@ -42,7 +42,7 @@ def check_files(folder: Path, manifest: Manifest) -> None:
         size = path.stat().st_size
         if size != expected.size:
             raise FamilyError(f"{path} has {size} bytes instead of {expected.size}: cut off or changed. {REMEDY}")
-        if _sha256(path) != expected.sha256:
+        if file_hash(path) != expected.sha256:
             raise FamilyError(f"{path} has another content than the one exported (SHA-256 differs). {REMEDY}")
     for name in _files(folder):
         if name not in listed and name != MANIFEST_NAME:
@@ -112,14 +112,15 @@ def _files(folder: Path, hidden: bool = False) -> Iterator[str]:
 
 
 def _is_unchanged(path: Path, expected: FileRecord) -> bool:
-    return path.is_file() and path.stat().st_size == expected.size and _sha256(path) == expected.sha256
+    return path.is_file() and path.stat().st_size == expected.size and file_hash(path) == expected.sha256
 
 
 def _record(path: Path) -> FileRecord:
-    return FileRecord(size=path.stat().st_size, sha256=_sha256(path))
+    return FileRecord(size=path.stat().st_size, sha256=file_hash(path))
 
 
-def _sha256(path: Path) -> str:
+def file_hash(path: Path) -> str:
+    """Gives the SHA-256 of a file, which is read in pieces."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(CHUNK_BYTES):

@@ -49,6 +49,11 @@ class ElasticEmbeddings(nn.Module):
         embeddings = self.dropout(self.norm(embeddings))
         return self.projection(embeddings, **leading(hidden_size, self.projection.out_features))
 
+    @property
+    def available_positions(self) -> int:
+        """Tokens that an input may have. Positions that are counted as RoBERTa does begin behind that of padding."""
+        return self.max_position_embeddings - (self.padding_idx + 1 if self.cumulative_positions else 0)
+
     def make_position_ids(
         self, input_ids: torch.LongTensor | None, inputs_embeds: torch.FloatTensor | None
     ) -> torch.LongTensor:
@@ -59,8 +64,8 @@ class ElasticEmbeddings(nn.Module):
         """
         tokens = input_ids if inputs_embeds is None else inputs_embeds
         length, device = tokens.shape[1], tokens.device
-        first = self.padding_idx + 1 if self.cumulative_positions else 0
-        available = self.max_position_embeddings - first
+        available = self.available_positions
+        first = self.max_position_embeddings - available
         # A traced length is symbolic, and comparing it would fix its range.
         if self.position_embeddings is not None and not torch.compiler.is_compiling() and length > available:
             raise ValueError(

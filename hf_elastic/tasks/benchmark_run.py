@@ -6,15 +6,17 @@ written last. A run that was stopped goes on with what has no result, and a task
 
 import dataclasses
 import hashlib
+import json
 import shutil
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformers.utils import logging
 
+from ..hub.integrity import file_hash
 from ..recipes import DEFAULT_SUBNETS, TrainingSettings
 from ..training.data_fingerprint import DataFingerprint
 from ..training.provenance import RUN_NAME
@@ -23,7 +25,7 @@ from .cross_validation import fold
 from .task import Task
 from .task_data import TaskData, read_task
 from .task_result import TaskResult
-from .task_training import answer_task, train_on_task
+from .task_training import TaskRun, answer_task, train_on_task
 
 if TYPE_CHECKING:
     from .task_data import TaskSource
@@ -32,7 +34,7 @@ logger = logging.get_logger(__name__)
 
 SUPERNET_FOLDER, PREDICTIONS_FOLDER, ERROR_NAME = "supernet", "predictions", "error.txt"
 # What a checkpoint is told by.
-_CHECKPOINT_FILES = ("config.json", "*.safetensors", "*.bin", "tokenizer.json", "vocab.*")
+_CHECKPOINT_FILES = ("config.json", "*.safetensors", "*.bin", "tokenizer*.json", "vocab.*", "merges.txt", "*.model")
 # What fine-tuning on the benchmarks' tasks takes, where neither the task nor the caller says otherwise.
 TASK_SETTINGS: dict[str, Any] = {"batch_size": 32, "head_lr_multiplier": 5.0}
 
@@ -53,6 +55,9 @@ class BenchmarkRequest:
         folds: Folds of a cross-validation on the training rows; 0 scores the splits of the benchmark.
         held_out_fraction: See [`train_on_task`].
         robustness: Whether to score every size on perturbed texts as well, see [`TaskRun.robustness`].
+
+    Raises:
+        ValueError: If there is one fold alone, or `robustness` is wanted of folds.
     """
 
     benchmark: str
@@ -66,6 +71,14 @@ class BenchmarkRequest:
     held_out_fraction: float = 0.0
     robustness: bool = False
 
+    def __post_init__(self) -> None:
+        if self.folds < 0 or self.folds == 1:
+            raise ValueError(f"folds={self.folds}: give at least 2, or 0 to score the splits of the benchmark.")
+        if self.folds and self.robustness:
+            raise ValueError(
+                f"folds={self.folds} keeps no supernets to measure robustness of: give folds=0, or robustness=False."
+            )
+
     def settings_for(self, task: Task, seed: int) -> TrainingSettings:
         """Gives the training settings of a task: the common ones, then the task's, then the request's.
 
@@ -76,23 +89,23 @@ class BenchmarkRequest:
         return TrainingSettings().with_arguments(values)
 
     def described(self, task: Task, seed: int, data: TaskData) -> dict[str, Any]:
-        """Gives what a result has to agree with to answer the request, in plain values.
+        """Gives what a result has to agree with to answer the request, as JSON gives it back.
 
         Args:
-            task: The task; of a diagnostic, the model that answers it is described.
+            task: The task.
             seed: Seed of the training.
             data: The rows that were read.
         """
-        task = task if task.model_of is None else find_task(task.benchmark, task.model_of)
-        return {
+        values = {
             "source": _content(self.source),
             "new_head": self.new_head,
             "sizes": None if self.sizes is None else {name: dict(of) for name, of in self.sizes.items()},
             "settings": dataclasses.asdict(self.settings_for(task, seed)),
-            "data": {split: DataFingerprint.of(rows).content_hash for split, rows in data.splits.items()},
+            "data": _row_hashes(data),
             "folds": self.folds,
             "held_out_fraction": self.held_out_fraction,
         }
+        return json.loads(json.dumps(values, default=str))
 
 
 @dataclass(frozen=True)
@@ -134,61 +147,30 @@ def run_benchmark(
     output_dir = Path(output_dir)
     tasks = named_tasks(request.benchmark, names, with_diagnostics=not request.folds)
     trained, diagnostics = [t for t in tasks if t.model_of is None], [t for t in tasks if t.model_of is not None]
-    _check_folds(request, diagnostics)
-    trainings = [(task, seed, number) for task in [*trained, *diagnostics] for seed, number in _parts(request)]
-    for task, seed, number in trainings:  # before the first begins
-        folder = training_folder(output_dir, task.name, seed, number)
-        if TaskResult.load(folder) is not None:
-            _check_answers(folder, request.described(task, seed, _read(request, task, seed)))
-    results, failures = [], {}
-    for task, seed, number in trainings:
-        folder = training_folder(output_dir, task.name, seed, number)
-        name = folder.relative_to(output_dir).as_posix()
-        try:
-            results.append(_result(request, task, seed, number, folder, output_dir, on_training, on_phase))
-        except Exception as error:
-            if len(trainings) == 1:
-                raise
-            failures[name] = f"{type(error).__name__}: {error}"
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / ERROR_NAME).write_text(traceback.format_exc(), encoding="utf-8")
-            logger.error(f"{name} failed, and the others go on: {failures[name]}")
-    return BenchmarkRun(results, failures)
-
-
-def _check_folds(request: BenchmarkRequest, diagnostics: Sequence[Task]) -> None:
-    if request.folds < 0 or request.folds == 1:
-        raise ValueError(f"folds={request.folds}: give at least 2, or 0 to score the splits of the benchmark.")
     if request.folds and diagnostics:
         raise ValueError(
             f"{diagnostics[0].name} is a diagnostic without training rows: leave it out, or give folds=0."
         )
-    if request.folds and request.robustness:
-        raise ValueError("robustness needs supernets, which a cross-validation does not keep: give folds=0.")
-
-
-def _read(request: BenchmarkRequest, task: Task, seed: int) -> TaskData:
-    # Of folds each is scored by what it leaves out.
-    held_out = {"validation_fraction": 0.0} if request.folds else {}
-    return read_task(task, request.data, seed=seed, **held_out)
-
-
-def _content(source: str) -> str:
-    """Tells a checkpoint by what it holds, wherever it lies: its name, and a hash of its files; a Hub id is itself."""
-    folder = Path(source)
-    if not folder.is_dir():
-        return str(source)
-    digest = hashlib.sha256()
-    for path in sorted(path for pattern in _CHECKPOINT_FILES for path in folder.glob(pattern)):
-        digest.update(path.name.encode())
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return f"{folder.resolve().name} ({digest.hexdigest()[:16]})"
-
-
-def _parts(request: BenchmarkRequest) -> Iterator[tuple[int, int | None]]:
-    for seed in dict.fromkeys(request.seeds):
-        yield from ((seed, number) for number in (range(request.folds) if request.folds else (None,)))
+    trainings = [
+        _Training(request, task, seed, number, output_dir)
+        for task in [*trained, *diagnostics]
+        for seed in dict.fromkeys(request.seeds)
+        for number in (range(request.folds) if request.folds else [None])
+    ]
+    for training in trainings:  # before the first begins
+        training.checked_result()
+    results, failures = [], {}
+    for training in trainings:
+        try:
+            results.append(training.result(on_training, on_phase))
+        except Exception as error:
+            if len(trainings) == 1:
+                raise
+            failures[training.name] = f"{type(error).__name__}: {error}"
+            training.folder.mkdir(parents=True, exist_ok=True)
+            (training.folder / ERROR_NAME).write_text(traceback.format_exc(), encoding="utf-8")
+            logger.error(f"{training.name} failed, and the others go on: {failures[training.name]}")
+    return BenchmarkRun(results, failures)
 
 
 def training_folder(output_dir: str | Path, task: str, seed: int, number: int | None = None) -> Path:
@@ -203,82 +185,130 @@ def training_folder(output_dir: str | Path, task: str, seed: int, number: int | 
     return Path(output_dir) / task / (f"seed-{seed}" if number is None else f"seed-{seed}-fold-{number}")
 
 
-def _check_answers(folder: Path, wanted: dict[str, Any]) -> None:
-    """Raises a ValueError if the result of a folder is of something else."""
-    found = TaskResult.load(folder).request
-    if found == wanted:
-        return
-    flat_wanted, flat_found = _flat(wanted), _flat(found)
-    name = next(name for name in {**flat_wanted, **flat_found} if flat_wanted.get(name) != flat_found.get(name))
-    raise ValueError(
-        f"{folder} has the result of a run with {name}={flat_found.get(name)!r}, and now it is "
-        f"{flat_wanted.get(name)!r}. Give another folder for the results, or remove that one."
-    )
+@dataclass(frozen=True)
+class _Training:
+    """One training of a run, or the answering of a diagnostic: what is to be done, and the folder of its result."""
+
+    request: BenchmarkRequest
+    task: Task
+    seed: int
+    number: int | None
+    output_dir: Path
+
+    @property
+    def folder(self) -> Path:
+        return training_folder(self.output_dir, self.task.name, self.seed, self.number)
+
+    @property
+    def name(self) -> str:
+        return self.folder.relative_to(self.output_dir).as_posix()
+
+    @property
+    def trained(self) -> "_Training":
+        """The training of the supernet that answers: this one, or for a diagnostic that of its task."""
+        if self.task.model_of is None:
+            return self
+        return dataclasses.replace(self, task=find_task(self.task.benchmark, self.task.model_of))
+
+    def checked_result(self) -> TaskResult | None:
+        """The result that is there, if any. Raises a ValueError if it is one of something else."""
+        result = TaskResult.load(self.folder)
+        if result is None:
+            return None
+        wanted, found = _flat(self._described(self._read())), _flat(result.request)
+        different = [name for name in {**wanted, **found} if wanted.get(name) != found.get(name)]
+        if different:
+            name = different[0]
+            raise ValueError(
+                f"{self.folder} has the result of a run with {name}={found.get(name)!r}, and now it is "
+                f"{wanted.get(name)!r}. Give another folder for the results, or remove that one."
+            )
+        return result
+
+    def result(self, on_training: Callable[[str], None] | None, on_phase: Callable[[str], None] | None) -> TaskResult:
+        """The result: that which is there, else a new one, with what it lacks."""
+        result = TaskResult.load(self.folder)
+        if result is not None and not self._lacks_robustness(result):
+            return result
+        if on_training is not None:
+            on_training(self.name)
+        trained = self.trained
+        if trained is not self and trained.checked_result() is None:
+            raise FileNotFoundError(
+                f"{self.task.name} is answered by a model of {trained.task.name}, of which there is no result in "
+                f"{trained.folder}: run {trained.task.name} first, or with it."
+            )
+        data = self._read()
+        wanted = self._described(data)
+        if result is None and trained is self:
+            run = self._train(data, on_phase)
+        else:
+            run = answer_task(trained.folder / SUPERNET_FOLDER, data)
+        if result is None:
+            result = self._save(run, wanted)
+        if self._lacks_robustness(result):
+            result = dataclasses.replace(result, robustness=run.robustness())
+            result.save(self.folder)
+        (self.folder / ERROR_NAME).unlink(missing_ok=True)
+        return result
+
+    def _lacks_robustness(self, result: TaskResult) -> bool:
+        return bool(self.request.robustness and result.scores and not result.robustness)
+
+    def _read(self) -> TaskData:
+        held_out = {"validation_fraction": 0.0} if self.request.folds else {}  # a fold is scored by what it leaves out
+        return read_task(self.task, self.request.data, seed=self.seed, **held_out)
+
+    def _described(self, data: TaskData) -> dict[str, Any]:
+        """What the result has to agree with; of a diagnostic, what that of its model has to, and its own rows."""
+        trained = self.trained
+        if trained is self:
+            return self.request.described(self.task, self.seed, data)
+        of_model = trained._described(trained._read())
+        return {**of_model, "data": _row_hashes(data), "training_data": of_model["data"]}
+
+    def _train(self, data: TaskData, on_phase: Callable[[str], None] | None) -> TaskRun:
+        run = train_on_task(
+            self.request.source,
+            data if self.number is None else fold(data, self.number, self.request.folds, self.seed),
+            self.request.settings_for(self.task, self.seed),
+            self.request.sizes,
+            new_head=self.request.new_head,
+            held_out_fraction=self.request.held_out_fraction,
+            on_phase=on_phase,
+        )
+        if self.number is None:
+            run.save_supernet(self.folder / SUPERNET_FOLDER)
+        return run
+
+    def _save(self, run: TaskRun, request: dict[str, Any]) -> TaskResult:
+        result = run.result(request, self.seed, self.number)
+        shutil.rmtree(self.folder / PREDICTIONS_FOLDER, ignore_errors=True)  # of a run that was broken off
+        for split, by_size in run.predictions.items():
+            for size, predictions in by_size.items():
+                predictions.save(self.folder / PREDICTIONS_FOLDER / split / f"{size}.npz")
+        result.save(self.folder)
+        return result
+
+
+def _content(source: str) -> str:
+    """Tells a checkpoint by what it holds, wherever it lies: its name, and a hash of its files; a Hub id is itself."""
+    folder = Path(source)
+    if not folder.is_dir():
+        return str(source)
+    files = sorted(path for pattern in _CHECKPOINT_FILES for path in folder.glob(pattern))
+    listing = "".join(f"{path.name} {file_hash(path)}\n" for path in files)
+    return f"{folder.resolve().name} ({hashlib.sha256(listing.encode()).hexdigest()[:16]})"
+
+
+def _row_hashes(data: TaskData) -> dict[str, str | None]:
+    return {split: DataFingerprint.of(rows).content_hash for split, rows in data.splits.items()}
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    settings = values.get("settings", {})
-    return {**{name: value for name, value in values.items() if name != "settings"}, **settings}
-
-
-def _result(
-    request: BenchmarkRequest,
-    task: Task,
-    seed: int,
-    number: int | None,
-    folder: Path,
-    output_dir: Path,
-    on_training: Callable[[str], None] | None,
-    on_phase: Callable[[str], None] | None,
-) -> TaskResult:
-    """The result of a training: that which is there, else a new one."""
-    result, supernet = TaskResult.load(folder), folder / SUPERNET_FOLDER
-    wants_robustness = request.robustness and (result is None or (result.scores and not result.robustness))
-    if result is not None and not wants_robustness:
-        return result
-    if on_training is not None:
-        on_training(folder.relative_to(output_dir).as_posix())
-    data = _read(request, task, seed)
-    wanted = request.described(task, seed, data)
-    if task.model_of is not None:
-        supernet = _answering_supernet(request, task, seed, output_dir)
-        run = answer_task(supernet, data)
-    elif result is not None:
-        run = answer_task(supernet, data)
-    else:
-        run = train_on_task(
-            request.source,
-            data if number is None else fold(data, number, request.folds, seed),
-            request.settings_for(task, seed),
-            request.sizes,
-            new_head=request.new_head,
-            held_out_fraction=request.held_out_fraction,
-            on_phase=on_phase,
-        )
-        if number is None:
-            run.save_supernet(supernet)
-    if result is None:
-        result = run.result(wanted, seed, number)
-        shutil.rmtree(folder / PREDICTIONS_FOLDER, ignore_errors=True)  # of a run that was broken off
-        for split, by_size in run.predictions.items():
-            for size, predictions in by_size.items():
-                predictions.save(folder / PREDICTIONS_FOLDER / split / f"{size}.npz")
-        result.save(folder)
-    if wants_robustness and result.scores:
-        result = dataclasses.replace(result, robustness=run.robustness())
-        result.save(folder)
-    (folder / ERROR_NAME).unlink(missing_ok=True)
-    return result
-
-
-def _answering_supernet(request: BenchmarkRequest, task: Task, seed: int, output_dir: Path) -> Path:
-    """The supernet that answers a diagnostic, if it is of the same request."""
-    trained = find_task(task.benchmark, task.model_of)
-    folder = training_folder(output_dir, trained.name, seed)
-    if TaskResult.load(folder) is None:
-        raise FileNotFoundError(
-            f"{task.name} is answered by a model of {trained.name}, of which there is no result in {folder}: run "
-            f"{trained.name} first, or with it."
-        )
-    _check_answers(folder, request.described(trained, seed, _read(request, trained, seed)))
-    return folder / SUPERNET_FOLDER
+    """What a result was asked for by single names: settings by their own, hashes of rows by their split's."""
+    rows = {
+        f"{of}[{split}]": digest for of in ("data", "training_data") for split, digest in values.get(of, {}).items()
+    }
+    others = {name: value for name, value in values.items() if name not in ("settings", "data", "training_data")}
+    return {**others, **values.get("settings", {}), **rows}

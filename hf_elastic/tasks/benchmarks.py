@@ -12,6 +12,20 @@ BENCHMARKS: dict[str, dict[str, Task]] = {
 HUB_IDS = {"glue": glue.HUB_ID, "super_glue": super_glue.HUB_ID}
 
 
+def tasks_of(benchmark: str) -> dict[str, Task]:
+    """Gives the tasks of a benchmark by name.
+
+    Args:
+        benchmark: `"glue"` or `"super_glue"`.
+
+    Raises:
+        ValueError: If it is another one.
+    """
+    if benchmark not in BENCHMARKS:
+        raise ValueError(f"benchmark={benchmark!r} is none of {', '.join(map(repr, BENCHMARKS))}.")
+    return BENCHMARKS[benchmark]
+
+
 def named_tasks(benchmark: str, names: Sequence[str], with_diagnostics: bool = True) -> list[Task]:
     """Gives tasks by their names, each once.
 
@@ -21,11 +35,11 @@ def named_tasks(benchmark: str, names: Sequence[str], with_diagnostics: bool = T
         with_diagnostics: Whether `"all"` has the diagnostics as well.
 
     Raises:
-        ValueError: If there is none of a name.
+        ValueError: If there is no such benchmark, or none of a name.
     """
     everything = [
         task.name
-        for task in BENCHMARKS[benchmark].values()
+        for task in tasks_of(benchmark).values()
         if task.form_of is None and (with_diagnostics or task.model_of is None)
     ]
     expanded = [each for name in names for each in (everything if name == "all" else [name])]
@@ -42,9 +56,7 @@ def find_task(benchmark: str, name: str) -> Task:
     Raises:
         ValueError: If there is none of that name; lists those that there are.
     """
-    if benchmark not in BENCHMARKS:
-        raise ValueError(f"benchmark={benchmark!r} is none of {', '.join(map(repr, BENCHMARKS))}.")
-    tasks = BENCHMARKS[benchmark]
+    tasks = tasks_of(benchmark)
     if name not in tasks:
         elsewhere = [other for other, there in BENCHMARKS.items() if name in there]
         hint = f" {name!r} is a task of {elsewhere[0]}." if elsewhere else ""

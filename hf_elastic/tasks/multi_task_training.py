@@ -104,7 +104,7 @@ def _new_model(
     """The encoder of a checkpoint with new heads."""
     set_seed(settings.seed)  # what is new is drawn
     pretrained = load_supernet_with_new_head(source)
-    check_length(pretrained.config, max(length for _, length in tasks))
+    check_length(pretrained, max(length for _, length in tasks))
     model = MultiTaskModel(pretrained.config, [data.task for data, _ in tasks])
     model.base_model.load_state_dict(pretrained.base_model.state_dict())
     if sizes is not None:

@@ -22,7 +22,7 @@ from typing import Any
 from transformers.utils import logging
 
 from .atomic_files import replaced_file
-from .benchmarks import BENCHMARKS, find_task
+from .benchmarks import find_task, tasks_of
 from .input_formats import Answers, Entities, InputFormat, Row
 from .task import Task
 
@@ -85,10 +85,7 @@ def required_files(benchmark: str) -> tuple[str, ...]:
     Raises:
         ValueError: If it is another one.
     """
-    if benchmark not in BENCHMARKS:
-        raise ValueError(f"benchmark={benchmark!r} is none of {', '.join(map(repr, BENCHMARKS))}.")
-    tasks = BENCHMARKS[benchmark].values()
-    return tuple(dict.fromkeys(file for task in tasks for file in task.test_splits.values()))
+    return tuple(dict.fromkeys(file for task in tasks_of(benchmark).values() for file in task.test_splits.values()))
 
 
 def write_submission(

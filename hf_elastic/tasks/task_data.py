@@ -169,10 +169,10 @@ def _check_idx(task: Task, where: str, rows: "datasets.Dataset") -> None:
 
 def _check_answers(where: str, answers: list[Any], are_hidden: bool) -> None:
     for row, of_row in enumerate(answers):
-        if not isinstance(of_row, list):
+        if not isinstance(of_row, list) or not all(isinstance(answer, str) for answer in of_row):
             raise ValueError(f"answers={of_row!r} in row {row} of the {where} data is no list of texts.")
         if not of_row and not are_hidden:
-            raise ValueError(f"Row {row} of the {where} data has no answers, but others have: leave it out.")
+            raise ValueError(f"Row {row} of the {where} data has no answers: leave it out.")
 
 
 def _labels_are_hidden(rows: "datasets.Dataset", label: str) -> bool:

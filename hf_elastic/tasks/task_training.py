@@ -29,7 +29,7 @@ from ..checkpoints import (
 from ..compression.cost import count_flops, count_parameters, measure_latency
 from ..compression.rank import Importance
 from ..hub.details import TrainingDetails
-from ..modeling.configuration_elastic import ElasticConfig
+from ..modeling.modeling_elastic import ElasticPreTrainedModel
 from ..recipes import TrainingSettings, check_sizes, subnet_configs
 from ..training.arguments import ElasticTrainingArguments
 from ..training.collators import UnpaddingCollator
@@ -317,14 +317,14 @@ def prepare_task(
     preprocessing = Preprocessing.of(task, tokenizer, settings.max_length)
     if not new_head:
         check_head(task, source, preprocessing)
+    set_seed(settings.seed)  # a new head is drawn
+    load = load_supernet_with_new_head if new_head else load_supernet
+    model = load(source, head, **task.labels.model_settings)
+    check_length(model, settings.max_length)
     encode = partial(encode_split, task, tokenizer=tokenizer, max_length=settings.max_length)
     evaluated = data.scored_splits[0]
     validation = encode(data.splits[evaluated])
     train = encode(data.train)
-    set_seed(settings.seed)  # a new head is drawn
-    load = load_supernet_with_new_head if new_head else load_supernet
-    model = load(source, head, **task.labels.model_settings)
-    check_length(model.config, settings.max_length)
     preprocessing.keep_in(model.config)
     if sizes is not None:
         model.config.subnets = subnet_configs(model.config, sizes)
@@ -341,10 +341,11 @@ def prepare_task(
     }
 
 
-def check_length(config: ElasticConfig, max_length: int) -> None:
+def check_length(model: ElasticPreTrainedModel, max_length: int) -> None:
     """Raises a ValueError if a model has not as many positions."""
-    if max_length > config.max_position_embeddings:
-        raise ValueError(f"max_length={max_length}: the model takes up to {config.max_position_embeddings} tokens.")
+    longest = model.base_model.embeddings.available_positions
+    if max_length > longest:
+        raise ValueError(f"max_length={max_length}: the model takes up to {longest} tokens.")
 
 
 def task_metrics(

@@ -1,4 +1,4 @@
-"""Real data and a real tokenizer for the task tests."""
+"""Real data, a tiny model with a real tokenizer, and a cache of its own for the task tests."""
 
 import os
 from pathlib import Path
@@ -6,12 +6,30 @@ from pathlib import Path
 import pytest
 
 
-@pytest.fixture(autouse=True)
-def cached_data(tmp_path, monkeypatch):
+@pytest.fixture(scope="session", autouse=True)
+def cached_data_of_fixtures(tmp_path_factory):
     """Keeps what `datasets` writes out of the user's cache."""
     import datasets
 
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets-cache"))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def cached_data(tmp_path, monkeypatch):
+    """Gives each test a cache of its own."""
+    import datasets
+
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets-cache")
+
+
+@pytest.fixture(scope="session")
+def source(tmp_path_factory, minilm) -> Path:
+    """Folder of a random BERT without a head."""
+    from .tiny_runs import save_model
+
+    return save_model(tmp_path_factory.mktemp("bert"), minilm)
 
 
 @pytest.fixture(scope="session")

@@ -3,18 +3,17 @@
 import json
 import shutil
 import zipfile
-from pathlib import Path
 
 import pytest
-import transformers
+from datasets import Dataset
 from transformers import AutoModelForSequenceClassification
 
 from hf_elastic.checkpoints import load_elastic, load_tokenizer
 from hf_elastic.hub.exporting import export_family
 from hf_elastic.recipes import TrainingSettings
-from hf_elastic.tasks.bbc_news import minilm_checkpoint
 from hf_elastic.tasks.benchmark_run import BenchmarkRequest, run_benchmark
 from hf_elastic.tasks.benchmarks import BENCHMARKS, find_task
+from hf_elastic.tasks.perturbations import PERTURBATIONS
 from hf_elastic.tasks.predictions import Predictions
 from hf_elastic.tasks.report import AVERAGE, score_table, size_scores, write_report
 from hf_elastic.tasks.run_submission import submit
@@ -23,42 +22,25 @@ from hf_elastic.tasks.task_result import TaskResult
 from hf_elastic.tasks.task_training import answer_task
 
 from .benchmark_rows import real_rows, rows_of, write_task
-from .tiny_tokenizers import wordpiece
+from .tiny_runs import UNTRAINED, request_of
 
-SIZES = {"whole": {}, "half": {"depth": 0.5, "width": 0.5}}
-SETTINGS = {
-    "max_length": 64,
-    "batch_size": 4,
-    "finetune_epochs": 1.0,
-    "cotrain_epochs": 1.0,
-    "rank_examples": 4,
-    "learning_rate": 1e-3,
-}
 TRAINED = [(b, name) for b, tasks in BENCHMARKS.items() for name, task in tasks.items() if task.model_of is None]
 
 
-@pytest.fixture(scope="session")
-def source(tmp_path_factory):
-    """A random BERT with MiniLM's tokenizer."""
-    folder = tmp_path_factory.mktemp("bert")
-    tokenizer = wordpiece(minilm_checkpoint())
-    tokenizer.model_max_length = 64
-    tokenizer.save_pretrained(folder)
-    config = transformers.BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-    )
-    transformers.BertModel(config).save_pretrained(folder)
-    return str(folder)
+@pytest.fixture(scope="module")
+def rte_run(tmp_path_factory, source):
+    """A folder with `rows` of RTE and its diagnostics, and with the results of RTE in `out`."""
+    folder = tmp_path_factory.mktemp("rte")
+    for name in ("rte", "axb", "axg"):
+        write_task(folder / "rows", "super_glue", name)
+    run_benchmark(request_of("super_glue", source, folder / "rows"), ["rte"], folder / "out")
+    return folder
 
 
-def request_of(benchmark, source, data, **changes):
-    settings = {**SETTINGS, **changes.pop("settings", {})}
-    return BenchmarkRequest(benchmark, source, data=data, sizes=SIZES, settings=settings, **changes)
+@pytest.fixture
+def rte(rte_run, tmp_path):
+    """A copy of it, in another place than it was trained in."""
+    return shutil.copytree(rte_run, tmp_path / "rte")
 
 
 @pytest.mark.parametrize(("benchmark", "name"), TRAINED)
@@ -94,64 +76,173 @@ def test_the_whole_way_on_real_rows(tmp_path, glue, source, benchmark, name):
     assert result.scores[find_task(benchmark, name).validation_splits[0]]["half"]
 
 
-def test_diagnostics_are_answered_by_the_model_of_their_task(tmp_path, source):
-    for name in ("rte", "axb", "axg"):
-        write_task(tmp_path, "super_glue", name)
-    request = request_of("super_glue", source, tmp_path)
-    run = run_benchmark(request, ["axb", "axg", "rte"], tmp_path / "out")
+def test_diagnostics_are_answered_by_the_model_of_their_task(rte, source):
+    request, begun = request_of("super_glue", source, rte / "rows"), []
+    run = run_benchmark(request, ["axb", "axg", "rte"], rte / "out", begun.append)
     assert [result.task for result in run.results] == ["rte", "axb", "axg"] and not run.failures
+    assert begun == ["axb/seed-42", "axg/seed-42"]
     assert set(run.results[2].scores["test"]["half"]) == {"accuracy", "gender_parity"}
-    with pytest.raises(FileNotFoundError, match="axb is answered by a model of rte. There is no supernet in .*rte"):
-        run_benchmark(request, ["axb"], tmp_path / "other")
-    with pytest.raises(ValueError, match="axb is a diagnostic without training rows"):
-        run_benchmark(request_of("super_glue", source, tmp_path, folds=2), ["axb"], tmp_path / "folds")
+    with pytest.raises(FileNotFoundError, match="axb is answered by a model of rte, .* run rte first, or with it"):
+        run_benchmark(request, ["axb"], rte / "other")
+
+
+def test_a_model_of_another_request_answers_no_diagnostic(rte, source):
+    request = request_of("super_glue", source, rte / "rows", settings={"learning_rate": 2e-3})
+    with pytest.raises(ValueError, match="rte/seed-42 has the result of a run with learning_rate=0.001, and now it"):
+        run_benchmark(request, ["axb"], rte / "out")
+
+
+def test_a_diagnostic_is_not_that_of_a_model_of_other_rows(rte, source):
+    request = request_of("super_glue", source, rte / "rows")
+    run_benchmark(request, ["axb"], rte / "out")
+    change_a_row(rte / "rows")
+    shutil.rmtree(rte / "out" / "rte")
+    with pytest.raises(ValueError, match=r"axb/seed-42 has the result of a run with training_data\[train\]="):
+        run_benchmark(request, ["rte", "axb"], rte / "out")
 
 
 def test_a_run_goes_on_where_it_stopped_and_one_failure_does_not_stop_it(tmp_path, source):
     write_task(tmp_path, "glue", "rte")
-    write_task(tmp_path, "glue", "stsb")
-    request, begun = request_of("glue", source, tmp_path, seeds=(1, 2)), []
-    first = run_benchmark(request, ["rte", "cola", "stsb"], tmp_path / "out", begun.append)
-    assert begun == [f"{task}/seed-{seed}" for task in ("rte", "cola", "stsb") for seed in (1, 2)]
-    assert len(first.results) == 4 and list(first.failures) == ["cola/seed-1", "cola/seed-2"]
-    assert "no rows of cola" in (tmp_path / "out" / "cola" / "seed-1" / "error.txt").read_text()
+    request, begun = request_of("glue", source, tmp_path, settings=UNTRAINED), []
+    first = run_benchmark(request, ["cola", "rte"], tmp_path / "out", begun.append)
+    assert begun == ["cola/seed-42", "rte/seed-42"]
+    assert len(first.results) == 1 and list(first.failures) == ["cola/seed-42"]
+    assert "no rows of cola" in (tmp_path / "out" / "cola" / "seed-42" / "error.txt").read_text()
     write_task(tmp_path, "glue", "cola")
     begun.clear()
-    second = run_benchmark(request, ["rte", "cola", "stsb"], tmp_path / "out", begun.append)
-    assert begun == ["cola/seed-1", "cola/seed-2"] and not second.failures and len(second.results) == 6
-    assert not (tmp_path / "out" / "cola" / "seed-1" / "error.txt").exists()
+    second = run_benchmark(request, ["cola", "rte"], tmp_path / "out", begun.append)
+    assert begun == ["cola/seed-42"] and not second.failures and len(second.results) == 2
+    assert not (tmp_path / "out" / "cola" / "seed-42" / "error.txt").exists()
     rows = write_report(second.results, tmp_path / "out")
-    assert [row.task for row in rows if row.size == "half"] == ["rte", "cola", "stsb", AVERAGE]
-    assert {row.number for row in rows} == {2} and rows[0].spread is not None
+    assert [row.task for row in rows if row.size == "half"] == ["cola", "rte", AVERAGE]
     report = (tmp_path / "out" / "report.md").read_text()
-    assert "of rte, cola, stsb; sst2" in report and (tmp_path / "out" / "report.png").stat().st_size > 10_000
+    assert "of cola, rte; sst2" in report and (tmp_path / "out" / "report.png").stat().st_size > 10_000
 
 
-def test_a_result_of_other_settings_is_not_taken_for_this_one(tmp_path, source):
-    write_task(tmp_path, "glue", "rte")
-    run_benchmark(request_of("glue", source, tmp_path), ["rte"], tmp_path / "out")
-    other = request_of("glue", source, tmp_path, settings={"learning_rate": 2e-3})
+def test_every_task_and_seed_is_run_once(rte, source, tmp_path):
+    request, begun = request_of("super_glue", source, rte / "rows", seeds=(42, 42)), []
+    run = run_benchmark(request, ["rte", "rte"], rte / "out", begun.append)
+    assert [result.task for result in run.results] == ["rte"] and not begun
+    without_rows = request_of("super_glue", source, tmp_path, seeds=(2, 1, 2))
+    run_benchmark(without_rows, ["rte", "cb", "rte"], tmp_path / "out", begun.append)
+    assert begun == ["rte/seed-2", "rte/seed-1", "cb/seed-2", "cb/seed-1"]
+
+
+@pytest.mark.parametrize("folds", [0, 2])
+def test_all_tasks_are_those_that_the_benchmark_counts(tmp_path, source, folds):
+    begun = []
+    run = run_benchmark(
+        request_of("super_glue", source, tmp_path, folds=folds), ["all"], tmp_path / "out", begun.append
+    )
+    trained = ["boolq", "cb", "copa", "multirc", "record", "rte", "wic", "wsc"]
+    names = trained if folds else [*trained, "axb", "axg"]
+    assert list(dict.fromkeys(name.split("/")[0] for name in begun)) == names
+    assert len(begun) == len(run.failures) == len(names) * max(1, folds)  # there are no rows
+
+
+def test_a_result_of_other_settings_is_not_taken_for_this_one(rte, source):
+    other = request_of("super_glue", source, rte / "rows", settings={"learning_rate": 2e-3})
     with pytest.raises(ValueError, match="learning_rate=0.001, and now it is 0.002. Give another folder"):
-        run_benchmark(other, ["rte"], tmp_path / "out")
+        run_benchmark(other, ["rte"], rte / "out")
 
 
-def test_a_result_of_another_checkpoint_or_of_other_data_is_not_taken_for_this_one(tmp_path, source):
-    for folder in ("one", "two"):
-        write_task(tmp_path / folder, "glue", "rte")
-    run_benchmark(request_of("glue", source, tmp_path / "one"), ["rte"], tmp_path / "out")
-    with pytest.raises(ValueError, match="data='.*one', and now it is '.*two'"):
-        run_benchmark(request_of("glue", source, tmp_path / "two"), ["rte"], tmp_path / "out")
-    moved = shutil.copytree(source, tmp_path / "elsewhere" / Path(source).name)
-    with pytest.raises(ValueError, match="source='.*', and now it is '.*elsewhere"):
-        run_benchmark(request_of("glue", str(moved), tmp_path / "one"), ["rte"], tmp_path / "out")
+def change_a_row(rows):
+    path = rows / "super_glue" / "rte" / "train.parquet"
+    changed = rows_of("super_glue", "rte")
+    changed[2]["premise"] += " So it is."
+    Dataset.from_list(changed).to_parquet(path)
 
 
-def test_folds_score_all_training_rows(tmp_path, source):
-    write_task(tmp_path, "glue", "stsb")
-    run = run_benchmark(request_of("glue", source, tmp_path, folds=2), ["stsb"], tmp_path / "out")
+def test_a_result_of_other_rows_is_not_taken_for_this_one(rte, source):
+    change_a_row(rte / "rows")
+    with pytest.raises(
+        ValueError, match=r"rte/seed-42 has the result of a run with data\[train\]='\w+', and now it is"
+    ):
+        run_benchmark(request_of("super_glue", source, rte / "rows"), ["rte"], rte / "out")
+
+
+@pytest.mark.parametrize("changed", [None, "model.safetensors", "config.json", "tokenizer_config.json"])
+def test_a_checkpoint_is_told_by_what_it_holds(rte, source, tmp_path, changed):
+    moved = shutil.copytree(source, tmp_path / "elsewhere" / source.name)
+    request = request_of("super_glue", moved, rte / "rows")
+    if changed is None:
+        assert len(run_benchmark(request, ["rte"], rte / "out").results) == 1
+        return
+    content = (moved / changed).read_bytes()
+    (moved / changed).write_bytes(content[:-1] + b"?")
+    with pytest.raises(ValueError, match=rf"source='{source.name} \(\w+\)', and now it is '{source.name} \(\w+\)'"):
+        run_benchmark(request, ["rte"], rte / "out")
+
+
+def test_a_result_that_is_broken_is_an_error_before_the_first_training(rte, source):
+    (rte / "out" / "rte" / "seed-42" / "result.json").write_text('{"version": 1, "task"')
+    begun = []
+    with pytest.raises(ValueError, match="result.json is no result of a task .*remove its folder, to train again"):
+        run_benchmark(request_of("super_glue", source, rte / "rows"), ["cb", "rte"], rte / "out", begun.append)
+    assert not begun
+
+
+def test_nothing_is_left_of_a_run_that_was_broken_off(rte, source):
+    predictions = rte / "out" / "axb" / "seed-42" / "predictions"
+    (predictions / "validation").mkdir(parents=True)
+    (predictions / "validation" / "half.npz").write_bytes(b"of former rows")
+    run_benchmark(request_of("super_glue", source, rte / "rows"), ["axb"], rte / "out")
+    assert [path.relative_to(predictions).as_posix() for path in sorted(predictions.glob("*/*"))] == [
+        "test/half.npz",
+        "test/whole.npz",
+    ]
+
+
+def fail(words, draw):
+    raise ArithmeticError("as when the memory is full")
+
+
+def test_robustness_is_added_to_a_result_and_its_failure_loses_nothing(rte, source, monkeypatch):
+    request = request_of("super_glue", source, rte / "rows", robustness=True)
+    with monkeypatch.context() as patch:
+        patch.setitem(PERTURBATIONS, "typos", fail)
+        with pytest.raises(ArithmeticError):
+            run_benchmark(request, ["axb"], rte / "out")
+    kept = TaskResult.load(rte / "out" / "axb" / "seed-42")
+    assert kept.scores["test"] and not kept.robustness
+    weights = rte / "out" / "rte" / "seed-42" / "supernet" / "model.safetensors"
+    written, begun, phases = weights.stat().st_mtime_ns, [], []
+    run = run_benchmark(request, ["rte", "axb"], rte / "out", begun.append, phases.append)
+    assert begun == ["rte/seed-42", "axb/seed-42"] and not phases and weights.stat().st_mtime_ns == written
+    for result in run.results:
+        assert list(result.robustness) == list(PERTURBATIONS)
+        assert TaskResult.load(rte / "out" / result.task / "seed-42") == result
+    assert run.results[1].scores == kept.scores
+    begun.clear()
+    assert run_benchmark(request, ["rte", "axb"], rte / "out", begun.append).results == run.results and not begun
+
+
+def test_folds_score_all_training_rows_of_which_none_are_held_out(tmp_path, source):
+    folder = write_task(tmp_path, "glue", "stsb")
+    for split in ("validation", "test"):
+        (folder / f"{split}.parquet").unlink()
+    run = run_benchmark(request_of("glue", source, tmp_path, folds=2, settings=UNTRAINED), ["stsb"], tmp_path / "out")
     assert [result.fold for result in run.results] == [0, 1]
     assert sum(result.rows["validation"] for result in run.results) == len(rows_of("glue", "stsb"))
     assert not (tmp_path / "out" / "stsb" / "seed-42-fold-0" / "supernet").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"folds": 1}, "folds=1: give at least 2, or 0"),
+        ({"folds": -3}, "folds=-3: give at least 2, or 0"),
+        ({"folds": 2, "robustness": True}, "folds=2 keeps no supernets to measure robustness of"),
+    ],
+)
+def test_requests_that_cannot_be_met(changes, message):
+    with pytest.raises(ValueError, match=message):
+        BenchmarkRequest("glue", "x", **changes)
+
+
+def test_folds_have_no_diagnostics(tmp_path, source):
+    with pytest.raises(ValueError, match="axb is a diagnostic without training rows"):
+        run_benchmark(request_of("super_glue", source, tmp_path, folds=2), ["rte", "axb"], tmp_path / "out")
 
 
 def test_a_supernet_answers_again_what_it_answered_and_becomes_a_family(tmp_path, source):
@@ -175,23 +266,20 @@ def test_a_supernet_answers_again_what_it_answered_and_becomes_a_family(tmp_path
     assert member.config.preprocessing["task"] == "mrpc"
 
 
-def test_the_body_of_another_task_is_taken_over_without_its_head(tmp_path, source):
-    for name in ("mnli", "rte", "qnli"):
-        write_task(tmp_path, "glue", name)
-    run_benchmark(request_of("glue", source, tmp_path), ["mnli"], tmp_path / "first")
-    mnli = str(tmp_path / "first" / "mnli" / "seed-42" / "supernet")
-    with pytest.raises(ValueError, match="has a head for the labels entailment, neutral, contradiction, and rte has"):
-        run_benchmark(request_of("glue", mnli, tmp_path), ["rte"], tmp_path / "second")
-    untrained = {"finetune_epochs": 0.0, "cotrain_epochs": 0.0, "rank_examples": 0}
-    request = request_of("glue", mnli, tmp_path, new_head=True, settings=untrained)
-    run_benchmark(request, ["rte"], tmp_path / "second")
-    first, second = load_elastic(mnli), load_elastic(tmp_path / "second" / "rte" / "seed-42" / "supernet")
+def test_the_body_of_another_task_is_taken_over_without_its_head(rte, source):
+    write_task(rte / "rows", "super_glue", "cb")
+    supernet = rte / "out" / "rte" / "seed-42" / "supernet"
+    with pytest.raises(
+        ValueError, match="has a head for the labels entailment, not_entailment, and cb has entailment"
+    ):
+        run_benchmark(request_of("super_glue", supernet, rte / "rows"), ["cb"], rte / "second")
+    request = request_of("super_glue", supernet, rte / "rows", new_head=True, settings=UNTRAINED)
+    run_benchmark(request, ["cb"], rte / "second")
+    first, second = load_elastic(supernet), load_elastic(rte / "second" / "cb" / "seed-42" / "supernet")
     weights = first.base_model.state_dict()
     assert all(weights[name].equal(value) for name, value in second.base_model.state_dict().items())
-    assert (
-        second.config.id2label == {0: "entailment", 1: "not_entailment"}
-        and second.config.preprocessing["task"] == "rte"
-    )
+    assert second.config.id2label == {0: "entailment", 1: "contradiction", 2: "neutral"}
+    assert second.config.preprocessing["task"] == "cb"
 
 
 def test_settings_come_from_the_request_then_the_task_then_all_tasks():
@@ -200,9 +288,24 @@ def test_settings_come_from_the_request_then_the_task_then_all_tasks():
     assert (settings.max_length, settings.cotrain_epochs, settings.batch_size, settings.seed) == (64, 1.0, 32, 7)
     assert settings.other_arguments == {"head_lr_multiplier": 5.0, "weight_decay": 0.1}
     assert settings.rank_examples > 0
-    of_supernet = BenchmarkRequest("glue", "x", sizes=None)
-    assert of_supernet.settings_for(find_task("glue", "cola"), 7).rank_examples == 0
     assert isinstance(settings, TrainingSettings)
+
+
+def test_what_was_trained_here_is_in_order_and_what_only_names_sizes_is_not(rte_run, source):
+    cola, supernet = find_task("glue", "cola"), rte_run / "out" / "rte" / "seed-42" / "supernet"
+    for sizes in (None, {"whole": {}}):
+        assert BenchmarkRequest("glue", str(source), sizes=sizes).settings_for(cola, 42).rank_examples == 256
+        assert BenchmarkRequest("glue", str(supernet), sizes=sizes).settings_for(cola, 42).rank_examples == 0
+    asked = BenchmarkRequest("glue", str(supernet), settings={"rank_examples": 8})
+    assert asked.settings_for(cola, 42).rank_examples == 8
+
+
+def test_a_request_is_the_same_once_json_gave_it_back(source):
+    settings = {"layer_map": {1: 2}, "lr_scheduler_kwargs": {"steps": (1, 2)}}
+    task = find_task("glue", "rte")
+    data = read_task(task, {"train": Dataset.from_list(rows_of("glue", "rte"))}, validation_fraction=0.5)
+    described = BenchmarkRequest("glue", str(source), settings=settings).described(task, 42, data)
+    assert json.loads(json.dumps(described)) == described
 
 
 def test_unknown_tasks_are_named():

@@ -16,6 +16,7 @@ from transformers import DataCollatorForMultipleChoice, DataCollatorWithPadding
 from hf_elastic.tasks.benchmarks import find_task
 from hf_elastic.tasks.encoding import encode_split
 from hf_elastic.tasks.input_formats import Texts, answers_of
+from hf_elastic.tasks.task_data import read_task
 
 from .benchmark_rows import LABEL_NAMES, dataset_of, real_rows, rows_of, write_task
 from .tiny_tokenizers import byte_level_bpe, unigram, wordpiece
@@ -133,34 +134,38 @@ def test_real_rows_fit(glue, name, tokenizer):
         assert encoded.dataset["labels"][:] == rows["label"][:]
 
 
-ENCODE = """
+def encode_record(folder, tokenizer):
+    """Encodes rows of ReCoRD; gives what identifies the tokens, the files that hold them, and the tokens."""
+    task = find_task("super_glue", "record")
+    encoded = encode_split(task, read_task(task, folder).train, tokenizer, 48).dataset
+    return [encoded._fingerprint, encoded.cache_files, encoded.to_list()]
+
+
+IN_ANOTHER_PROCESS = """
 import json, sys
-from hf_elastic.tasks.benchmarks import find_task
-from hf_elastic.tasks.encoding import encode_split
-from hf_elastic.tasks.task_data import read_task
 from transformers import AutoTokenizer
+from tests.tasks.test_encoding import encode_record
 tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
-if sys.argv[3] == "used":
-    tokenizer(["some text"], padding="max_length", truncation=True, max_length=7)
-task = find_task("super_glue", "record")
-encoded = encode_split(task, read_task(task, sys.argv[2]).train, tokenizer, 48).dataset
-print(json.dumps([encoded._fingerprint, encoded.cache_files, encoded.to_list()]))
+tokenizer("some text", padding="max_length", truncation=True, max_length=7)
+print(json.dumps(encode_record(sys.argv[2], tokenizer)))
 """
 
 
 def test_another_process_finds_the_tokens_on_disk(minilm, tmp_path):
     write_task(tmp_path, "super_glue", "record")
-    environment = os.environ | {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
-    results, written = [], []
-    for state in ("fresh", "used"):
-        command = [sys.executable, "-c", ENCODE, minilm, tmp_path, state]
-        result = subprocess.run(command, capture_output=True, text=True, env=environment)
-        assert result.returncode == 0, result.stderr[-2000:]
-        results.append(json.loads(result.stdout.splitlines()[-1]))
-        written.append([Path(file["filename"]).stat().st_mtime_ns for file in results[-1][1]])
-    assert results[0] == results[1]
-    assert len(written[0]) == 1
-    assert written[0] == written[1]
+    here = encode_record(tmp_path, wordpiece(minilm))
+    (file,) = [Path(file["filename"]) for file in here[1]]
+    written = file.stat().st_mtime_ns
+    result = subprocess.run(
+        [sys.executable, "-c", IN_ANOTHER_PROCESS, minilm, tmp_path],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).resolve().parents[2],
+        env=os.environ | {"HF_DATASETS_CACHE": str(datasets.config.HF_DATASETS_CACHE)},
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert json.loads(result.stdout.splitlines()[-1]) == here
+    assert file.stat().st_mtime_ns == written
 
 
 def test_whatever_changes_the_tokens_or_the_labels_has_a_cache_of_its_own(tokenizer, tmp_path, minilm):

@@ -73,6 +73,13 @@ def test_answers_are_those_of_each_row_whatever_it_has_of_examples():
         answers_of(Entities(), rows, counts, logits[1:])
 
 
+@pytest.mark.parametrize(("benchmark", "name"), EVERY_TASK)
+def test_the_parts_of_idx_are_those_of_the_benchmark(benchmark, name):
+    parts = find_task(benchmark, name).input_format.idx_parts
+    for row in rows_of(benchmark, name, splits_of(benchmark, name)[0]):
+        assert set(row["idx"]) == set(parts) if parts else isinstance(row["idx"], int)
+
+
 def test_a_regression_answers_with_its_number():
     assert answers_of(Texts(("sentence1", "sentence2")), [{}, {}], [1, 1], np.array([[2.5], [0.5]])) == [2.5, 0.5]
 
@@ -81,5 +88,6 @@ def test_a_regression_answers_with_its_number():
 def test_real_rows_are_read(glue, benchmark, name):
     task = find_task(benchmark, name)
     for split in task.splits[:2]:
-        for row in list(real_rows(glue, benchmark, name, split))[:500]:
+        rows = real_rows(glue, benchmark, name, split)
+        for row in rows.select(range(min(len(rows), 500))):
             assert task.input_format.examples(row)

@@ -16,6 +16,8 @@ from .benchmark_rows import real_rows
         ("their mothers came", [(0, 13, "*"), (0, 5, "#")], "* # their # mothers * came"),
         ("mothers of theirs", [(11, 17, "#"), (0, 17, "*")], "* mothers of # theirs # *"),
         ("ab", [(0, 1, "*"), (1, 2, "#")], "* a *# b #"),
+        ("a dog barks", [(2, 5, "*"), (2, 5, "#")], "a * # dog # * barks"),
+        ("dogs", [(0, 4, "#"), (0, 4, "*")], "# * dogs * #"),
     ],
 )
 def test_marks_and_their_places(text, spans, marked):
@@ -36,6 +38,17 @@ def test_words_are_found_nearest_to_their_number():
     for words in ("hi", ""):  # "him" is another word
         with pytest.raises(ValueError, match=f"'{words}', at word 2, is not in the text"):
             find_words(text, words, 2)
+
+
+@pytest.mark.parametrize("quote", ['"', "'", "(", "“"])
+def test_words_behind_a_quotation_mark_are_found_and_counted(quote):
+    text = f"She said: {quote}She told her that she left."
+    assert find_words(text, "she", 0) == (0, 3)
+    assert find_words(text, "She", 2) == (11, 14)
+    assert find_words(text, "She told", 2) == (11, 19)
+    assert find_words(text, "she", 6) == (29, 32)
+    assert find_words(f"{quote}She left.", "she", 0) == (1, 4)
+    assert [find_words(f"Say {quote}she she.", "she", index) for index in (1, 2)] == [(5, 8), (9, 12)]
 
 
 def test_a_word_is_marked_in_both_sentences():

@@ -59,6 +59,18 @@ def test_spans_stay_and_are_found_again(kind, inner):
 
 
 @pytest.mark.parametrize("kind", PERTURBATIONS)
+def test_what_lies_between_spans_stays_and_what_lies_around_them_does_not(kind):
+    start, end = TEXT.index("fox"), TEXT.index("dog,")
+    spans = (Span(0, start, start + 3), Span(0, end, end + 3))
+    results = [perturb(Example((TEXT,), None, spans), kind, seed) for seed in range(8)]
+    for result in results:
+        first, last = result.spans
+        assert result.texts[0][first.start : last.end] == TEXT[start : end + 3]
+    assert any(result.texts[0][: result.spans[0].start] != TEXT[:start] for result in results)
+    assert any(result.texts[0][result.spans[1].end :] != TEXT[end + 3 :] for result in results)
+
+
+@pytest.mark.parametrize("kind", PERTURBATIONS)
 def test_every_format_can_be_perturbed(kind):
     for benchmark, tasks in BENCHMARKS.items():
         for name, task in tasks.items():

@@ -59,23 +59,22 @@ def test_every_task_has_settings_with_every_tokenizer(benchmark, make):
         assert not settings.lower_cases
 
 
-@pytest.mark.parametrize("kind", ["WordPiece", "byte-level BPE", "Unigram"])
-def test_the_fingerprint_is_of_what_the_tokenizer_does_alone(kind, minilm, tmp_path):
-    make = {"WordPiece": lambda: wordpiece(minilm), "byte-level BPE": byte_level_bpe, "Unigram": unigram}[kind]
-    tokenizer = make()
-    first = fingerprint(tokenizer)
-    tokenizer(list(SENTENCES), truncation=True, max_length=5, padding="max_length")
-    tokenizer.save_pretrained(tmp_path / "elsewhere")
+def test_the_fingerprint_is_of_what_the_tokenizer_does_alone(minilm, tmp_path):
+    tokenizers = [wordpiece(minilm), byte_level_bpe(), unigram()]
+    first = [fingerprint(tokenizer) for tokenizer in tokenizers]
+    folders = [str(tmp_path / str(number)) for number in range(len(tokenizers))]
+    for tokenizer, folder in zip(tokenizers, folders, strict=True):
+        tokenizer(list(SENTENCES), truncation=True, max_length=5, padding="max_length")
+        tokenizer.save_pretrained(folder)
     code = (
         "import sys; from transformers import AutoTokenizer; from hf_elastic.tasks.preprocessing import fingerprint; "
-        "print(fingerprint(AutoTokenizer.from_pretrained(sys.argv[1])))"
+        "print(*(fingerprint(AutoTokenizer.from_pretrained(folder)) for folder in sys.argv[1:]))"
     )
-    other = subprocess.run(
-        [sys.executable, "-c", code, tmp_path / "elsewhere"], capture_output=True, text=True, check=True
-    )
-    assert fingerprint(tokenizer) == first == other.stdout.strip()
-    tokenizer.add_tokens(["<new>"])
-    assert fingerprint(tokenizer) != first
+    other = subprocess.run([sys.executable, "-c", code, *folders], capture_output=True, text=True, check=True)
+    assert [fingerprint(tokenizer) for tokenizer in tokenizers] == first == other.stdout.split()
+    for tokenizer in tokenizers:
+        tokenizer.add_tokens(["<new>"])
+    assert not {fingerprint(tokenizer) for tokenizer in tokenizers} & set(first)
 
 
 def test_tokenizers_that_differ_have_other_fingerprints(minilm):

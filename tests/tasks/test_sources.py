@@ -43,6 +43,19 @@ def test_a_folder_gives_splits_by_file_name_whatever_the_formats(tmp_path):
     }
 
 
+@pytest.mark.parametrize("name", ["reviews[1]", "[a-z]*", "what?", "two**", "{a,b}", "a[b"])
+def test_names_with_signs_of_patterns_are_names(tmp_path, name):
+    folder = tmp_path / name
+    folder.mkdir()
+    for file in ("train", name):
+        Dataset.from_dict(ROWS).to_csv(folder / f"{file}.csv")
+    (tmp_path / "what1").mkdir()
+    Dataset.from_dict(ROWS).select([0]).to_csv(tmp_path / "what1" / "train.csv")  # what `what?` would match
+    splits = load_splits(folder)
+    assert splits["train"].to_dict() == ROWS
+    assert load_splits(folder / f"{name}.csv")["train"].to_dict() == ROWS
+
+
 def test_matched_and_mismatched_validation_files_stay_apart(glue):
     splits = load_splits(glue / "mnli")
     assert len(splits["validation"]) == 9815

@@ -55,6 +55,17 @@ def test_labels_are_taken_by_their_names():
     assert list(data.splits["validation"]["label"]) == [1, 0, 0]
 
 
+@pytest.mark.parametrize(("benchmark", "name"), [("glue", "rte"), ("glue", "stsb"), ("super_glue", "record")])
+def test_rows_in_another_format_are_read_as_plain_ones(benchmark, name):
+    task, rows = find_task(benchmark, name), dataset_of(benchmark, name)
+    plain, tensors = (
+        read_task(task, {"train": of_format, "validation": of_format})
+        for of_format in (rows, rows.with_format("torch"))
+    )
+    assert tensors.train.to_list() == plain.train.to_list()
+    assert tensors.scored_splits == ("validation",)
+
+
 def test_rows_without_idx_are_numbered():
     assert list(read(idx=None).splits["validation"]["idx"]) == [0, 1, 2]
 
@@ -73,6 +84,7 @@ def test_hidden_labels_of_a_test_split_are_no_error(label):
         ({"label": None}, "rte validation data has no column 'label'"),
         ({"sentence1": ["a", None, "b"]}, "'sentence1' of the rte validation data is null in 1 of 3 rows.*row 1"),
         ({"sentence1": [1, 2, 3]}, "'sentence1' of the rte validation data holds int64, not text"),
+        ({"idx": [5, None, 7]}, "'idx' of the rte validation data is null in 1 of 3 rows, the first is row 1"),
         ({"label": [0, 1, 2]}, "Label '2' in row 2 of the rte validation data is none of the 2 labels 'entailment'"),
         ({"label": [0, -1, 1]}, "Label '-1' in row 1 of the rte validation data"),
         ({"sentence1": [], "sentence2": [], "label": [], "idx": []}, "rte validation data is empty"),
@@ -105,6 +117,54 @@ def test_rows_are_held_out_where_no_split_is_scored():
     data = read_task(RTE, {"train": rte()}, validation_fraction=0.34)
     assert sorted(data.train["idx"][:] + data.splits["validation"]["idx"][:]) == [5, 6, 7]
     assert data.scored_splits == ("validation",)
+
+
+def test_none_are_held_out_where_none_are_wanted():
+    data = read_task(RTE, {"train": rte()}, validation_fraction=0.0)
+    assert list(data.splits) == ["train"] and len(data.train) == 3 and not data.scored_splits
+
+
+@pytest.mark.parametrize(
+    ("name", "idx", "missing"),
+    [
+        ("multirc", [0, 1], "paragraph, question, answer"),
+        ("multirc", [{"paragraph": 0, "question": 0}, {"paragraph": 0, "question": 1}], "paragraph, question, answer"),
+        ("record", [0, 1], "passage, query"),
+    ],
+)
+def test_an_idx_that_lacks_what_ties_rows_together_is_named(name, idx, missing):
+    rows = [{**row, "idx": of_row} for row, of_row in zip(rows_of("super_glue", name), idx, strict=False)]
+    with pytest.raises(ValueError, match=rf"idx=.* of the {name} train data does not have {missing}, which tell"):
+        read_task(find_task("super_glue", name), {"train": Dataset.from_list(rows)})
+
+
+def record(*answers, split="train"):
+    rows = [{**row, "answers": of_row} for row, of_row in zip(rows_of("super_glue", "record"), answers, strict=False)]
+    splits = {"train": dataset_of("super_glue", "record"), "validation": dataset_of("super_glue", "record")}
+    return read_task(find_task("super_glue", "record"), {**splits, split: Dataset.from_list(rows)})
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        (["Paris", "Paris"], "answers='Paris' in row 0 of the record {split} data is no list of texts"),
+        ([[1], [2]], r"answers=\[1\] in row 0 of the record {split} data is no list of texts"),
+        ([["Paris"], []], "Row 1 of the record {split} data has no answers: leave it out"),
+        ([["Paris"], None], "'answers' of the record {split} data is null in 1 of 2 rows"),
+    ],
+)
+def test_answers_are_lists_of_texts(split, answers, message):
+    with pytest.raises(ValueError, match=message.format(split=split)):
+        record(*answers, split=split)
+
+
+def test_all_answers_of_a_test_split_may_be_hidden():
+    data = record([], [], split="test")
+    assert data.splits["test"]["answers"][:] == [[], []] and data.scored_splits == ("validation",)
+    assert record(["Paris"], ["Lopez"], split="test").scored_splits == ("validation", "test")
+    with pytest.raises(ValueError, match="Row 0 of the record validation data has no answers"):
+        record([], [], split="validation")
 
 
 def test_questions_about_one_paragraph_stay_together():
