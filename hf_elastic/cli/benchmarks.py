@@ -47,6 +47,16 @@ def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., No
         robustness: Annotated[
             bool, typer.Option("--robustness", help="Score on texts with typos, other case and order as well.")
         ] = False,
+        multi_task: Annotated[
+            str | None,
+            typer.Option(
+                help="Train the tasks on one encoder, and let each come: `proportional` to its rows, to their "
+                "`square_root`, `uniform`, by `temperature`, or `dynamic`, the more the farther it is from its best."
+            ),
+        ] = None,
+        temperature: Annotated[
+            float, typer.Option(help="Of --multi-task temperature: 1 is proportional, more is towards uniform.")
+        ] = 2.0,
         max_length: Annotated[int | None, typer.Option(help="Tokens to which a text is cut.")] = None,
         batch_size: Annotated[
             int | None, typer.Option(help="Rows per step. (default: 32, or what suits the task)")
@@ -71,6 +81,7 @@ def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., No
         from ..tasks.benchmark_run import BenchmarkRequest, run_benchmark
         from ..tasks.report import score_table, write_report
         from ..tasks.run_submission import submit
+        from ..tasks.task_mixture import Mixing
 
         if (model is None) == (init_from is None):
             raise typer.BadParameter("Give a checkpoint as --model, or as --init-from.")
@@ -98,6 +109,7 @@ def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., No
             folds=folds,
             held_out_fraction=calibrate,
             robustness=robustness,
+            mixing=None if multi_task is None else Mixing(multi_task, temperature),
         )
         run = run_benchmark(request, task, output_dir, _announce, show_phase)
         if any(result.scores for result in run.results):

@@ -22,8 +22,10 @@ from ..training.data_fingerprint import DataFingerprint
 from ..training.provenance import RUN_NAME
 from .benchmarks import find_task, named_tasks
 from .cross_validation import fold
+from .multi_task_training import train_on_tasks
 from .task import Task
 from .task_data import TaskData, read_task
+from .task_mixture import Mixing
 from .task_result import TaskResult
 from .task_training import TaskRun, answer_task, train_on_task
 
@@ -55,9 +57,11 @@ class BenchmarkRequest:
         folds: Folds of a cross-validation on the training rows; 0 scores the splits of the benchmark.
         held_out_fraction: See [`train_on_task`].
         robustness: Whether to score every size on perturbed texts as well, see [`TaskRun.robustness`].
+        mixing: How often each task comes where all of them are trained on one encoder, see [`train_on_tasks`]; None
+            trains each by itself.
 
     Raises:
-        ValueError: If there is one fold alone, or `robustness` is wanted of folds.
+        ValueError: If there is one fold alone, or `robustness` or `mixing` is wanted of folds.
     """
 
     benchmark: str
@@ -70,6 +74,7 @@ class BenchmarkRequest:
     folds: int = 0
     held_out_fraction: float = 0.0
     robustness: bool = False
+    mixing: Mixing | None = None
 
     def __post_init__(self) -> None:
         if self.folds < 0 or self.folds == 1:
@@ -78,14 +83,21 @@ class BenchmarkRequest:
             raise ValueError(
                 f"folds={self.folds} keeps no supernets to measure robustness of: give folds=0, or robustness=False."
             )
+        if self.folds and self.mixing is not None:
+            raise ValueError(f"folds={self.folds} is of one task at a time: give folds=0, or mixing=None.")
 
-    def settings_for(self, task: Task, seed: int) -> TrainingSettings:
+    def settings_for(self, task: Task | None, seed: int) -> TrainingSettings:
         """Gives the training settings of a task: the common ones, then the task's, then the request's.
 
         A supernet that was trained here has sizes in its order of units: it is not ranked again by default.
+
+        Args:
+            task: The task; None for a training on several.
+            seed: Seed of the training.
         """
         in_order = {"rank_examples": 0} if Path(self.source, RUN_NAME).is_file() else {}
-        values = {**TASK_SETTINGS, **in_order, **task.settings, **self.settings, "seed": seed}
+        of_task = {} if task is None else task.settings
+        values = {**TASK_SETTINGS, **in_order, **of_task, **self.settings, "seed": seed}
         return TrainingSettings().with_arguments(values)
 
     def described(self, task: Task, seed: int, data: TaskData) -> dict[str, Any]:
@@ -104,6 +116,7 @@ class BenchmarkRequest:
             "data": _row_hashes(data),
             "folds": self.folds,
             "held_out_fraction": self.held_out_fraction,
+            "mixing": None if self.mixing is None else dataclasses.asdict(self.mixing),
         }
         return json.loads(json.dumps(values, default=str))
 
@@ -151,8 +164,10 @@ def run_benchmark(
         raise ValueError(
             f"{diagnostics[0].name} is a diagnostic without training rows: leave it out, or give folds=0."
         )
+    if request.mixing is not None and len(trained) < 2:
+        raise ValueError(f"mixing is of several tasks, and there is {', '.join(t.name for t in trained) or 'none'}.")
     trainings = [
-        _Training(request, task, seed, number, output_dir)
+        _Training(request, task, seed, number, output_dir, tuple(trained) if request.mixing is not None else ())
         for task in [*trained, *diagnostics]
         for seed in dict.fromkeys(request.seeds)
         for number in (range(request.folds) if request.folds else [None])
@@ -161,15 +176,17 @@ def run_benchmark(
         training.checked_result()
     results, failures = [], {}
     for training in trainings:
+        if training.name_of_all in failures:  # which has failed for all its tasks
+            continue
         try:
             results.append(training.result(on_training, on_phase))
         except Exception as error:
-            if len(trainings) == 1:
+            if len({each.name_of_all for each in trainings}) == 1:
                 raise
-            failures[training.name] = f"{type(error).__name__}: {error}"
+            failures[training.name_of_all] = f"{type(error).__name__}: {error}"
             training.folder.mkdir(parents=True, exist_ok=True)
             (training.folder / ERROR_NAME).write_text(traceback.format_exc(), encoding="utf-8")
-            logger.error(f"{training.name} failed, and the others go on: {failures[training.name]}")
+            logger.error(f"{training.name_of_all} failed, and the others go on: {failures[training.name_of_all]}")
     return BenchmarkRun(results, failures)
 
 
@@ -194,6 +211,7 @@ class _Training:
     seed: int
     number: int | None
     output_dir: Path
+    together: tuple[Task, ...] = ()  # the tasks that are trained on one encoder
 
     @property
     def folder(self) -> Path:
@@ -202,6 +220,11 @@ class _Training:
     @property
     def name(self) -> str:
         return self.folder.relative_to(self.output_dir).as_posix()
+
+    @property
+    def name_of_all(self) -> str:
+        """The name of the training with all its tasks."""
+        return f"{'+'.join(task.name for task in self.together)}/seed-{self.seed}" if self.together else self.name
 
     @property
     def trained(self) -> "_Training":
@@ -230,9 +253,13 @@ class _Training:
         result = TaskResult.load(self.folder)
         if result is not None and not self._lacks_robustness(result):
             return result
-        if on_training is not None:
-            on_training(self.name)
         trained = self.trained
+        trains_all = bool(self.together) and result is None and trained is self
+        if on_training is not None:
+            on_training(self.name_of_all if trains_all else self.name)
+        if trains_all:
+            self._train_all(on_phase)
+            return self.result(None, None)
         if trained is not self and trained.checked_result() is None:
             raise FileNotFoundError(
                 f"{self.task.name} is answered by a model of {trained.task.name}, of which there is no result in "
@@ -262,8 +289,13 @@ class _Training:
     def _described(self, data: TaskData) -> dict[str, Any]:
         """What the result has to agree with; of a diagnostic, what that of its model has to, and its own rows."""
         trained = self.trained
-        if trained is self:
+        if trained is self and not self.together:
             return self.request.described(self.task, self.seed, data)
+        if trained is self:
+            settings = dataclasses.asdict(self.request.settings_for(None, self.seed))
+            settings["max_length"] = self._max_length
+            names = [task.name for task in self.together]
+            return {**self.request.described(self.task, self.seed, data), "settings": settings, "tasks": names}
         of_model = trained._described(trained._read())
         return {**of_model, "data": _row_hashes(data), "training_data": of_model["data"]}
 
@@ -280,6 +312,27 @@ class _Training:
         if self.number is None:
             run.save_supernet(self.folder / SUPERNET_FOLDER)
         return run
+
+    @property
+    def _max_length(self) -> int:
+        return self.request.settings_for(self.task, self.seed).max_length
+
+    def _train_all(self, on_phase: Callable[[str], None] | None) -> None:
+        """Trains the tasks on one encoder, and saves the result of each."""
+        trainings = [dataclasses.replace(self, task=task) for task in self.together]
+        rows = [training._read() for training in trainings]
+        runs = train_on_tasks(
+            self.request.source,
+            [(data, training._max_length) for data, training in zip(rows, trainings, strict=True)],
+            self.request.settings_for(None, self.seed),
+            self.request.mixing,
+            self.request.sizes,
+            held_out_fraction=self.request.held_out_fraction,
+            on_phase=on_phase,
+        )
+        for training, data, run in zip(trainings, rows, runs, strict=True):
+            run.save_supernet(training.folder / SUPERNET_FOLDER)
+            training._save(run, training._described(data))
 
     def _save(self, run: TaskRun, request: dict[str, Any]) -> TaskResult:
         result = run.result(request, self.seed, self.number)

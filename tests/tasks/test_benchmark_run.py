@@ -5,6 +5,7 @@ import shutil
 import zipfile
 
 import pytest
+import torch
 from datasets import Dataset
 from transformers import AutoModelForSequenceClassification
 
@@ -18,6 +19,7 @@ from hf_elastic.tasks.predictions import Predictions
 from hf_elastic.tasks.report import AVERAGE, score_table, size_scores, write_report
 from hf_elastic.tasks.run_submission import submit
 from hf_elastic.tasks.task_data import read_task
+from hf_elastic.tasks.task_mixture import Mixing
 from hf_elastic.tasks.task_result import TaskResult
 from hf_elastic.tasks.task_training import answer_task
 
@@ -117,6 +119,39 @@ def test_a_run_goes_on_where_it_stopped_and_one_failure_does_not_stop_it(tmp_pat
     assert [row.task for row in rows if row.size == "half"] == ["cola", "rte", AVERAGE]
     report = (tmp_path / "out" / "report.md").read_text()
     assert "of cola, rte; sst2" in report and (tmp_path / "out" / "report.png").stat().st_size > 10_000
+
+
+def test_tasks_are_trained_together_where_a_mixing_is_given(tmp_path, source):
+    for task in ("copa", "rte", "axb"):
+        write_task(tmp_path, "super_glue", task)
+    names, out, begun = ["copa", "rte", "axb"], tmp_path / "out", []
+    request = request_of("super_glue", source, tmp_path, settings=UNTRAINED, mixing=Mixing("uniform"))
+    run = run_benchmark(request, names, out, begun.append)
+    assert begun == ["copa+rte/seed-42", "axb/seed-42"] and not run.failures
+    assert [result.task for result in run.results] == names and all(result.scores for result in run.results)
+    encoders = [load_elastic(out / name / "seed-42" / "supernet").base_model.state_dict() for name in names[:2]]
+    assert all(torch.equal(weight, encoders[1][name]) for name, weight in encoders[0].items())
+    begun.clear()
+    again = run_benchmark(request, names, out, begun.append)
+    assert not begun and again.results == run.results
+    for changes, message in (
+        ({"mixing": Mixing("square_root")}, "mixing={.*'uniform'.*, and now it is {.*'square_root'"),
+        ({"mixing": None}, "mixing={.*, and now it is None"),
+    ):
+        other = request_of("super_glue", source, tmp_path, settings=UNTRAINED, **changes)
+        with pytest.raises(ValueError, match=message):
+            run_benchmark(other, names, out)
+    with pytest.raises(ValueError, match="mixing is of several tasks, and there is rte"):
+        run_benchmark(request, ["rte", "axb"], out)
+    with pytest.raises(ValueError, match="folds=2 is of one task at a time"):
+        request_of("super_glue", source, tmp_path, folds=2, mixing=Mixing())
+
+
+def test_tasks_that_were_to_be_trained_together_fail_together(tmp_path, source):
+    write_task(tmp_path, "glue", "rte")
+    request = request_of("glue", source, tmp_path, seeds=(1, 2), settings=UNTRAINED, mixing=Mixing())
+    run = run_benchmark(request, ["rte", "cola"], tmp_path / "out")
+    assert list(run.failures) == ["rte+cola/seed-1", "rte+cola/seed-2"] and not run.results
 
 
 def test_every_task_and_seed_is_run_once(rte, source, tmp_path):
