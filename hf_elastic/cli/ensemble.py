@@ -30,8 +30,8 @@ def ensemble(
     weight: Annotated[
         list[float] | None,
         typer.Option(
-            help="How much each --member counts, in their order; repeat it. Choose it on rows that are not reported. "
-            "(default: all alike)"
+            help="How much each model of a --member counts, in their order; repeat it. Choose it on rows that are not "
+            "reported. (default: all alike)"
         ),
     ] = None,
     submission: Annotated[
