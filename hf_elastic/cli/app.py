@@ -10,6 +10,7 @@ from .. import __version__
 from .benchmarks import glue, superglue
 from .check import check
 from .convert import convert
+from .ensemble import ensemble
 from .export import export
 from .extract import extract
 from .info import info
@@ -28,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (quickstart, convert, rank, check, train, glue, superglue, extract, export, info):
+for command in (quickstart, convert, rank, check, train, glue, superglue, ensemble, extract, export, info):
     app.command()(command)
 
 

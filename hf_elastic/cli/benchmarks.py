@@ -113,7 +113,7 @@ def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., No
         )
         run = run_benchmark(request, task, output_dir, _announce, show_phase)
         if any(result.scores for result in run.results):
-            show_table(score_table(write_report(run.results, output_dir)), title)
+            show_table(score_table(write_report(run.results, output_dir)), title, texts=("size",))
             console.print(f"The report lies in {output_dir / 'report.md'}.", markup=False)
         if run.failures:
             failed = "; ".join(f"{of}: {error}" for of, error in run.failures.items())

@@ -10,6 +10,7 @@ from .changed_arguments import changed_arguments
 from .formats import CHECKPOINT_FORMAT
 from .heads import HEADS
 from .manifest import SUPERNET_NAME, Manifest, Member
+from .metric_types import metric_type
 from .table import family_table, markdown_table, megabytes, metric_names, metric_value, table_cell, with_unit
 
 PICTURE_NAME = "pareto.png"
@@ -75,7 +76,7 @@ def _card_data(manifest: Manifest, member: Member) -> ModelCardData:
         license=details.license,
         base_model=details.base_model,
         datasets=[details.dataset_id] if details.dataset_id else None,
-        metrics=metric_names(manifest) or None,
+        metrics=list(dict.fromkeys(metric_type(name).name for name in metric_names(manifest))) or None,
         eval_results=results or None,
         model_name=(manifest.name if is_supernet else f"{manifest.name}-{member.name}") if results else None,
     )
@@ -84,6 +85,7 @@ def _card_data(manifest: Manifest, member: Member) -> ModelCardData:
 def _results(manifest: Manifest, size: Member) -> list[EvalResult]:
     details = manifest.details
     dataset = details.dataset or details.dataset_id or "unknown"
+    others = {split: by_size.get(size.name, {}) for split, by_size in details.other_splits.items()}
     return [
         EvalResult(
             task_type=manifest.task,
@@ -91,13 +93,16 @@ def _results(manifest: Manifest, size: Member) -> list[EvalResult]:
             # The Hub takes identifiers only here, also for data that it does not host.
             dataset_type=details.dataset_id or re.sub(r"[^\w.]+", "-", dataset).strip("-").lower(),
             dataset_name=dataset,
-            dataset_split=details.dataset_split,
-            metric_type=name,
+            dataset_config=details.dataset_config,
+            dataset_split=split,
+            metric_type=metric_type(name).name,
+            metric_args=metric_type(name).args,
             metric_name=f"{name} ({size.name})",
-            metric_value=size.metrics[name],
+            metric_value=metrics[name],
         )
+        for split, metrics in {details.dataset_split: size.metrics, **others}.items()
         for name in metric_names(manifest)
-        if name in size.metrics
+        if name in metrics
     ]
 
 
@@ -199,7 +204,16 @@ def _evaluation(manifest: Manifest) -> str:
     data = details.dataset or details.dataset_id
     if data is None or details.dataset_split is None:
         return "The data that the metrics were measured on was not recorded."
-    return f"Metrics were measured on the {details.dataset_split} split of {data}."
+    parts = [f"Metrics were measured on the {details.dataset_split} split of {data}."]
+    for split, by_size in details.other_splits.items():
+        values = [
+            f"`{member.name}` {name} {metric_value(by_size[member.name][name])}"
+            for member in manifest.members
+            for name in metric_names(manifest)
+            if name in by_size.get(member.name, {})
+        ]
+        parts += [f"On the {split} split they are: {', '.join(values)}."] if values else []
+    return " ".join(parts)
 
 
 def _limits(manifest: Manifest, member: Member) -> list[str]:

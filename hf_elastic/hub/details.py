@@ -16,6 +16,7 @@ from ..training.provenance import RunRecord
 DETAILS_NAME = "training_details.json"
 
 Scalar = str | int | float | bool
+_NO_TEXTS = ("settings", "other_splits", "run")
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,12 @@ class TrainingDetails:
             Name of the training data for readers, e.g. `"BBC News"`.
         dataset_id (`str`, *optional*):
             The same on the Hub, if it is there, e.g. `"SetFit/bbc-news"`.
+        dataset_config (`str`, *optional*):
+            Its configuration there, e.g. `"rte"` of `"nyu-mll/glue"`.
         dataset_split (`str`, *optional*):
             The part of it that the metrics were measured on, e.g. `"test"`.
+        other_splits (`Mapping[str, Mapping[str, Mapping[str, float]]]`):
+            The same metrics on further parts of it, by split, size and metric.
         training_data (`str`, *optional*):
             How many rows of what were trained on, and how they were chosen, in Markdown.
         settings (`Mapping[str, str | int | float | bool]`):
@@ -53,14 +58,17 @@ class TrainingDetails:
 
     Raises:
         TypeError: If a value has another type.
-        ValueError: If a value is blank, `dataset_id` or `base_model` cannot be a Hub id, or `run` is no record.
+        ValueError: If a value is blank or not finite, `dataset_id` or `base_model` cannot be a Hub id, or `run` is no
+            record.
     """
 
     name: str | None = None
     description: str | None = None
     dataset: str | None = None
     dataset_id: str | None = None
+    dataset_config: str | None = None
     dataset_split: str | None = None
+    other_splits: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     training_data: str | None = None
     settings: dict[str, Scalar] = field(default_factory=dict)
     language: str | list[str] | None = None
@@ -73,7 +81,7 @@ class TrainingDetails:
     def __post_init__(self) -> None:
         if self.run is not None:
             object.__setattr__(self, "run", RunRecord.read(self.run))
-        for name in (known.name for known in fields(self) if known.name not in ("settings", "run")):
+        for name in (known.name for known in fields(self) if known.name not in _NO_TEXTS):
             value = getattr(self, name)
             parts = value if name == "language" and isinstance(value, list) else [value]
             if not all(part is None or isinstance(part, str) for part in parts):
@@ -96,6 +104,7 @@ class TrainingDetails:
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(f"settings[{name!r}]={value!r} is not finite: leave it out, or write it as text.")
         object.__setattr__(self, "settings", dict(self.settings))  # frozen, and JSON knows no other mappings
+        object.__setattr__(self, "other_splits", _checked_splits(self.other_splits))
 
     @classmethod
     def read(cls, values: TrainingDetails | Mapping[str, Any] | None) -> TrainingDetails:
@@ -140,6 +149,23 @@ class TrainingDetails:
             return cls.read(json.loads(file.read_text(encoding="utf-8")))
         except (TypeError, ValueError) as error:
             raise ValueError(f"{file} holds no training details: {error} Remove it, or train again.") from None
+
+
+def _checked_splits(other_splits: Any) -> dict[str, dict[str, dict[str, float]]]:
+    """The metrics of further splits as plain dictionaries of floats."""
+    try:
+        splits = {
+            split: {size: {metric: float(value) for metric, value in of.items()} for size, of in by_size.items()}
+            for split, by_size in other_splits.items()
+        }
+    except (AttributeError, TypeError, ValueError):
+        raise TypeError(f"other_splits={other_splits!r}: expected numbers by split, size and metric.") from None
+    for split, by_size in splits.items():
+        for size, metrics in by_size.items():
+            for metric, value in metrics.items():
+                if not math.isfinite(value):
+                    raise ValueError(f"other_splits[{split!r}][{size!r}][{metric!r}]={value!r} is not finite.")
+    return splits
 
 
 def is_hub_id(name: str) -> bool:

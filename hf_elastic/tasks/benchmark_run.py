@@ -202,6 +202,17 @@ def training_folder(output_dir: str | Path, task: str, seed: int, number: int | 
     return Path(output_dir) / task / (f"seed-{seed}" if number is None else f"seed-{seed}-fold-{number}")
 
 
+def predictions_file(training: Path, split: str, size: str) -> Path:
+    """Gives where a training keeps what a size predicts.
+
+    Args:
+        training: Folder of the training.
+        split: Name of the split.
+        size: Name of the size.
+    """
+    return training / PREDICTIONS_FOLDER / split / f"{size}.npz"
+
+
 @dataclass(frozen=True)
 class _Training:
     """One training of a run, or the answering of a diagnostic: what is to be done, and the folder of its result."""
@@ -339,7 +350,7 @@ class _Training:
         shutil.rmtree(self.folder / PREDICTIONS_FOLDER, ignore_errors=True)  # of a run that was broken off
         for split, by_size in run.predictions.items():
             for size, predictions in by_size.items():
-                predictions.save(self.folder / PREDICTIONS_FOLDER / split / f"{size}.npz")
+                predictions.save(predictions_file(self.folder, split, size))
         result.save(self.folder)
         return result
 

@@ -1,11 +1,12 @@
 """What a run keeps of its predictions for a split, so that later work needs neither the model nor the data.
 
 What is distinctive: logits are kept and answers never are, so that the two cannot differ; and of the rows only the
-columns that answers and the files of a submission are made from.
+columns that answers, scores and the files of a submission are made from.
 """
 
 import dataclasses
 import json
+import math
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -21,8 +22,7 @@ from .input_formats import Entities, Row, answers_of
 from .probability_calibration import log_softmax
 from .task import Task
 
-VERSION = 1
-_KEPT_COLUMNS = ("idx", "entities")
+VERSION = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Predictions:
         benchmark: `"glue"` or `"super_glue"`.
         task: Name of the task.
         split: Name of the split.
-        rows: Its rows, with `idx`, and `entities` of a task that asks for one.
+        rows: Its rows, with `idx`, and what else answers and scores are made from, see [`Predictions.of`].
         counts: Number of examples of each row; choices of one row are one example.
         logits: Of all examples, one row's after the other's.
         labels: The right answer to each row, for entities all right ones; None for a split with hidden labels.
@@ -92,9 +92,9 @@ class Predictions:
         Raises:
             ValueError: If the parts do not fit together, or some rows have hidden labels and others not.
         """
+        columns = _kept_columns(task)
         kept = [
-            {"idx": number, **{name: row[name] for name in _KEPT_COLUMNS if name in row}}
-            for number, row in enumerate(rows)
+            {"idx": number, **{name: row[name] for name in columns if name in row}} for number, row in enumerate(rows)
         ]
         return cls(
             task.benchmark, task.name, split, kept, [int(n) for n in counts], np.asarray(logits), _labels(task, rows)
@@ -111,19 +111,32 @@ class Predictions:
         return answers_of(find_task(self.benchmark, self.task).input_format, self.rows, self.counts, self.logits)
 
     @property
+    def labelled_rows(self) -> list[Row]:
+        """The rows with their labels, as [`score`] takes them.
+
+        Raises:
+            ValueError: If the labels are hidden.
+        """
+        column = find_task(self.benchmark, self.task).label_column
+        return [{**row, column: label} for row, label in zip(self.rows, self._known_labels(), strict=True)]
+
+    @property
     def example_labels(self) -> list[int | float]:
         """The label of each example: of entities, whether each is right.
 
         Raises:
             ValueError: If the labels are hidden.
         """
+        labels, format_ = self._known_labels(), find_task(self.benchmark, self.task).input_format
+        if not isinstance(format_, Entities):
+            return labels
+        pairs = zip(self.rows, labels, strict=True)
+        return [int(entity in right) for row, right in pairs for entity in format_.candidates(row)]
+
+    def _known_labels(self) -> list[Any]:
         if self.labels is None:
             raise ValueError(f"The labels of {self.split!r} of {self.task} are hidden.")
-        format_ = find_task(self.benchmark, self.task).input_format
-        if not isinstance(format_, Entities):
-            return self.labels
-        pairs = zip(self.rows, self.labels, strict=True)
-        return [int(entity in right) for row, right in pairs for entity in format_.candidates(row)]
+        return self.labels
 
     def save(self, path: str | Path) -> None:
         """Writes a file of numpy's `npz` format, in place of one that may be there.
@@ -132,7 +145,9 @@ class Predictions:
             path: The file.
         """
         parts = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "logits"}
-        text = json.dumps({"version": VERSION, **parts}, default=lambda value: value.tolist())
+        label_names = find_task(self.benchmark, self.task).label_names
+        values = {"version": VERSION, "label_names": label_names, **parts}
+        text = json.dumps(values, default=lambda value: value.tolist())
         with replaced_file(path) as file:
             np.savez_compressed(file, logits=self.logits, parts=np.frombuffer(text.encode(), dtype=np.uint8))
 
@@ -145,7 +160,8 @@ class Predictions:
 
         Raises:
             FileNotFoundError: If there is none.
-            ValueError: If it is another file, is damaged, or was written by another version.
+            ValueError: If it is another file, is damaged, was written by another version, or its logits are of other
+                labels than the task has, or of these in another order.
         """
         try:
             zipfile.ZipFile(path).close()  # numpy would take any other file for a pickle
@@ -156,20 +172,31 @@ class Predictions:
             raise ValueError(f"{path} holds no predictions, or is damaged: predict again.") from error
         if parts["version"] != VERSION:
             raise ValueError(f"{path} is of version {parts['version']}, and not {VERSION}: predict again.")
-        return cls(**{name: value for name, value in parts.items() if name != "version"}, logits=logits)
+        label_names = find_task(parts["benchmark"], parts["task"]).label_names
+        if tuple(parts["label_names"]) != label_names:
+            raise ValueError(
+                f"{path} has logits for the labels {', '.join(parts['label_names'])}, and {parts['task']} has "
+                f"{', '.join(label_names)}: predict again."
+            )
+        fields = {field.name for field in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in parts.items() if name in fields}, logits=logits)
 
 
-def mean_probabilities(members: Sequence[Predictions]) -> Predictions:
+def mean_probabilities(members: Sequence[Predictions], weights: Sequence[float] | None = None) -> Predictions:
     """Joins the predictions of several models: the mean of their probabilities, or of their values in a regression.
+
+    The probabilities are those of a row's labels; of its choices; or for each of its entities, that it is right.
 
     Args:
         members: Predictions for the same split by different models, seeds or sizes.
+        weights: A positive number for each, of which only the ratios count. All alike by default. Chosen on the rows
+            that are reported, they would make the scores too good.
 
     Returns:
         Predictions whose logits are the logarithms of the mean probabilities.
 
     Raises:
-        ValueError: If there are none, or they are not for the same rows in the same order.
+        ValueError: If there are none, they are not for the same rows in the same order, or the weights do not fit.
 
     References:
         Lakshminarayanan, Pritzel and Blundell 2017, Simple and Scalable Predictive Uncertainty Estimation using Deep
@@ -187,12 +214,29 @@ def mean_probabilities(members: Sequence[Predictions]) -> Predictions:
                     f"Predictions 1 and {number} of the ensemble differ in {name}{shown}. Predict the same rows in "
                     "the same order with all models."
                 )
+    shares = _shares([1.0] * len(members) if weights is None else weights, len(members))[:, None, None]
     logits = np.stack([np.asarray(member.logits, dtype=np.float64) for member in members])
     if logits.shape[-1] == 1:
-        mean = logits.mean(axis=0)
+        mean = (shares * logits).sum(axis=0)
     else:
-        mean = np.logaddexp.reduce(log_softmax(logits), axis=0) - np.log(len(members))
+        mean = np.logaddexp.reduce(log_softmax(logits) + np.log(shares), axis=0)
     return dataclasses.replace(first, logits=mean)
+
+
+def _shares(weights: Sequence[float], number: int) -> np.ndarray:
+    """The weights, checked, with a sum of 1."""
+    if len(weights) != number:
+        raise ValueError(f"{len(weights)} weights for {number} members of the ensemble: give one for each.")
+    if unfit := [weight for weight in weights if not 0 < weight < math.inf]:
+        raise ValueError(f"weight={unfit[0]} of a member of the ensemble has to be above 0 and finite.")
+    return np.asarray(weights, dtype=np.float64) / sum(weights)
+
+
+def _kept_columns(task: Task) -> tuple[str, ...]:
+    """What is kept of the rows: by what they are known, what is chosen from, and what makes a pair of two of them."""
+    entities = ("entities",) if isinstance(task.input_format, Entities) else ()
+    pairs = ("hypothesis",) if "gender_parity" in task.metrics else ()
+    return ("idx", *entities, *pairs)
 
 
 def _labels(task: Task, rows: Sequence[Row]) -> list[Any] | None:

@@ -1,13 +1,14 @@
 """What a family scores on the tasks of a benchmark: a table by task and size, and a picture."""
 
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..hub.table import UNKNOWN, markdown_table, with_unit
 from .averages import BenchmarkAverage, benchmark_average, mean_score
 from .benchmarks import find_task
+from .seed_ensembles import seed_ensembles
 from .task_result import Scores, SizeCost, TaskResult
 
 AVERAGE = "average"
@@ -28,6 +29,7 @@ class SizeScore:
         robust: Share of its own score that the size keeps on perturbed texts, in percent; None if it was not measured.
         number: How many seeds and folds.
         cost: What the size costs; None of the average.
+        members: How many seeds answer together, each of which costs as much; 1 if each does alone.
     """
 
     task: str
@@ -38,9 +40,15 @@ class SizeScore:
     robust: float | None
     number: int
     cost: SizeCost | None
+    members: int = 1
+
+    @property
+    def label(self) -> str:
+        """Name of the size for readers."""
+        return self.size if self.members == 1 else f"{self.size}, ensemble of {self.members} seeds"
 
 
-def size_scores(results: Sequence[TaskResult]) -> list[SizeScore]:
+def size_scores(results: Sequence[TaskResult], ensembles: Sequence[TaskResult] = ()) -> list[SizeScore]:
     """Sums up results: one row for each task and size, and the average over the tasks.
 
     A task's score is the mean of its metrics, and of its splits, as the benchmark averages them. Results without
@@ -48,15 +56,20 @@ def size_scores(results: Sequence[TaskResult]) -> list[SizeScore]:
 
     Args:
         results: Of one benchmark.
+        ensembles: What [`seed_ensembles`] gave: a row more for each of their sizes.
     """
     scored = [result for result in results if result.scores]
     rows: list[SizeScore] = []
     for name in dict.fromkeys(result.task for result in scored):
         of_task = [result for result in scored if result.task == name]
-        rows += _rows(name, of_task, [_task_scores(result) for result in of_task])
+        task_rows = _rows(name, of_task, [_task_scores(result) for result in of_task])
+        together = next((of for of in ensembles if of.task == name), None)
+        rows += task_rows if together is None else _with_ensemble(task_rows, _task_scores(together), together.costs)
     if averages := _averages(scored):
-        values = [{size: average.value for size, average in of.items()} for of in averages]
-        rows += _rows(AVERAGE, scored, values)
+        average_rows = _rows(AVERAGE, scored, [_values(of) for of in averages])
+        together = _averages(ensembles)
+        are_all = bool(together) and _tasks(together[0]) == _tasks(averages[0])
+        rows += _with_ensemble(average_rows, _values(together[0])) if are_all else average_rows
     return rows
 
 
@@ -70,7 +83,7 @@ def score_table(rows: Sequence[SizeScore]) -> list[dict[str, str]]:
     return [
         {
             "task": row.task,
-            "size": row.size,
+            "size": row.label,
             "score": f"{row.mean:.1f}" if row.spread is None else f"{row.mean:.1f} ± {row.spread:.1f}",
             "kept": UNKNOWN if row.kept is None else f"{row.kept:.1f}%",
             **({"robust": UNKNOWN if row.robust is None else f"{row.robust:.1f}%"} if shows_robustness else {}),
@@ -88,7 +101,7 @@ def write_report(results: Sequence[TaskResult], folder: str | Path) -> list[Size
 
     Args:
         results: Of one benchmark.
-        folder: Where to.
+        folder: The folder of the run, with its predictions, of which the ensembles of several seeds are made.
 
     Returns:
         The rows of the table.
@@ -97,7 +110,7 @@ def write_report(results: Sequence[TaskResult], folder: str | Path) -> list[Size
         ImportError: If matplotlib is not installed.
         ValueError: If no result has scores.
     """
-    rows = size_scores(results)
+    rows = size_scores(results, seed_ensembles(results, folder))
     if not rows:
         raise ValueError("None of the results has scores: only splits with hidden labels were predicted.")
     benchmark = results[0].benchmark
@@ -119,6 +132,7 @@ def draw_scores(rows: Sequence[SizeScore], path: Path, title: str) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    rows = [row for row in rows if row.members == 1]
     figure = Figure(figsize=(8.0, 4.5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
@@ -187,6 +201,14 @@ def _averages(results: Sequence[TaskResult]) -> list[dict[str, BenchmarkAverage]
     ]
 
 
+def _values(averages: dict[str, BenchmarkAverage]) -> dict[str, float]:
+    return {size: average.value for size, average in averages.items()}
+
+
+def _tasks(averages: dict[str, BenchmarkAverage]) -> tuple[str, ...]:
+    return next(iter(averages.values())).tasks
+
+
 def _counted(name: str, results: Sequence[TaskResult]) -> str:
     """The task that counts in the average, of which this may be another form."""
     task = find_task(results[0].benchmark, name)
@@ -219,6 +241,28 @@ def _rows(name: str, results: Sequence[TaskResult], scores: Sequence[dict[str, f
         )
         for size, mean in means.items()
     ]
+
+
+def _with_ensemble(
+    rows: Sequence[SizeScore], scores: Mapping[str, float], costs: Mapping[str, SizeCost] | None = None
+) -> list[SizeScore]:
+    """The rows, each before that of all its seeds together; shares are of the same largest mean."""
+    largest = rows[0].mean / 100
+    both = []
+    for row in rows:
+        score, cost = scores[row.size], None if costs is None else costs[row.size]
+        together = replace(
+            row,
+            mean=100 * score,
+            spread=None,
+            kept=_share(score, largest),
+            robust=None,
+            number=1,
+            cost=cost,
+            members=row.number,
+        )
+        both += [row, together]
+    return both
 
 
 def _robustness(results: Sequence[TaskResult], size: str) -> float | None:

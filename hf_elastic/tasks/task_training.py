@@ -124,17 +124,21 @@ class TaskRun:
             folder (`str` or `Path`):
                 The folder to write.
         """
-        split = self.data.scored_splits[0]
+        task, split = self.data.task, self.data.scored_splits[0]
+        others = [other for other in task.validation_splits if other in self.scores and other != split]
         FamilyRun(self.trainer, self.scores[split], self.seconds).save(folder)
         Preprocessing.from_dict(self.trainer.elastic_model.config.preprocessing).save(folder)
         values = {size: json.loads(processing.to_json()) for size, processing in self.post_processing.items()}
         (Path(folder) / POST_PROCESSING_NAME).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-        task = self.data.task
         TrainingDetails(
             dataset=f"{task.title} ({task.benchmark} {task.name})",
             dataset_id=HUB_IDS[task.benchmark],
+            dataset_config=task.name,
             dataset_split=split,
+            other_splits={other: self.scores[other] for other in others},
+            settings={"training rows": len(self.data.train), "longest input (tokens)": self.max_length},
             language="en",
+            limits=_limits_of(self.post_processing),
             run=self.trainer.run_record,
         ).save(folder)
 
@@ -471,6 +475,19 @@ def _apply(
         for size, raw in by_size.items():
             by_size[size] = post_processing[size].applied(raw)
         _warn_of_label_order(task, split, next(iter(by_size.values())))
+
+
+def _limits_of(post_processing: Mapping[str, PostProcessing]) -> str | None:
+    """What a card has to say of metrics that others get only with the same thresholds."""
+    fitted = {size: of for size, of in post_processing.items() if of.threshold is not None}
+    if not fitted:
+        return None
+    values = [f"`{size}` {of.threshold:.3f} and {of.temperature:.3f}" for size, of in fitted.items()]
+    return (
+        "The metrics are those with decision thresholds that were fitted on held-out training rows: label 1 is the "
+        "answer if its probability, of the logits divided by a temperature, is above a threshold. Threshold and "
+        f"temperature are: {', '.join(values)}."
+    )
 
 
 def _fit(task: Task, held_out: Mapping[str, Predictions] | None, sizes: Sequence[str]) -> dict[str, PostProcessing]:

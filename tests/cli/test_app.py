@@ -9,6 +9,9 @@ from typer.testing import CliRunner
 import hf_elastic
 from hf_elastic.cli import app, main
 
+_TRAINING = ("quickstart", "convert", "rank", "check", "train", "glue", "superglue")
+COMMANDS = (*_TRAINING, "ensemble", "extract", "export", "info")
+
 
 def fail(capsys, *arguments):
     """Runs a command that has to fail and gives its exit status and what it wrote to stderr."""
@@ -25,7 +28,7 @@ def test_help_lists_the_commands_and_imports_neither_torch_nor_transformers():
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    for command in ("quickstart", "convert", "rank", "check", "train", "extract", "export", "info"):
+    for command in COMMANDS:
         assert command in result.stdout
 
 
@@ -36,7 +39,7 @@ def test_version(capsys):
     assert capsys.readouterr().out.strip() == f"hf_elastic {hf_elastic.__version__}"
 
 
-@pytest.mark.parametrize("command", ["quickstart", "convert", "rank", "check", "train", "extract", "export", "info"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(command):
     result = CliRunner().invoke(app, [command, "--help"])
     assert result.exit_code == 0

@@ -1,6 +1,5 @@
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from huggingface_hub import EvalResult, ModelCard
@@ -8,22 +7,8 @@ from huggingface_hub import EvalResult, ModelCard
 from hf_elastic.hub.cards import render_card
 from hf_elastic.hub.details import TrainingDetails
 
+from .patterns import card_pattern
 from .render_examples import EXAMPLES, render_examples
-
-PATTERNS = Path(__file__).parent / "card_patterns"
-# What differs between runs and machines. `<name>` in a pattern file stands for the expression; all else is literal.
-VARIABLE = {
-    "ms": r"\d+\.\d",
-    "date": r"\d{4}-\d{2}-\d{2}",
-    "version": r"\d+\.\d+\.\d+\S*",
-    "processor": r"[^,\n]+",
-    "threads": r"\d+ threads?",
-}
-
-
-def card_pattern(name: str) -> str:
-    text = re.escape((PATTERNS / name).read_text())
-    return re.sub(f"<({'|'.join(VARIABLE)})>", lambda match: VARIABLE[match[1]], text)
 
 
 @pytest.mark.parametrize(("folder", "pattern"), [("tiny", "member.md"), ("supernet", "family.md")])
@@ -108,6 +93,23 @@ def test_data_that_is_not_on_the_hub_still_gives_results(manifest):
     assert (result.dataset_type, result.dataset_name) == ("bbc-news-2005", "BBC News (2005)")
     assert card.data.datasets is None
     assert "The data that the metrics were measured on was not recorded." in card.text
+
+
+def test_results_of_further_splits_and_metrics_with_another_name_on_the_hub(manifest):
+    others = {"dev": {"large": {"spearman": 0.75, "f1_macro": 0.5}, "huge": {"spearman": 0.9}}}
+    details = replace(manifest.details, dataset_config="news", other_splits=others)
+    large = replace(manifest.members[0], metrics={"spearman": 0.8, "f1_macro": 0.6})
+    card = render_card(replace(manifest, details=details, members=[large], primary_metric="spearman"), large)
+    results = [(of.dataset_split, of.metric_type, of.metric_args, of.metric_value) for of in card.data.eval_results]
+    assert results == [
+        ("test", "spearmanr", None, 0.8),
+        ("test", "f1", {"average": "macro"}, 0.6),
+        ("dev", "spearmanr", None, 0.75),
+        ("dev", "f1", {"average": "macro"}, 0.5),
+    ]
+    assert {of.dataset_config for of in card.data.eval_results} == {"news"}
+    assert card.data.metrics == ["spearmanr", "f1"]
+    assert "On the dev split they are: `large` spearman 0.7500, `large` f1_macro 0.5000." in card.text
 
 
 def test_a_member_that_was_not_evaluated_claims_no_results(manifest):

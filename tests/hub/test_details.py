@@ -34,6 +34,14 @@ def test_an_unknown_key_is_named_with_the_possible_ones():
         ({"settings": {3: 3}}, TypeError, r"settings\[3\]=3"),
         ({"run": 3}, ValueError, "This is no record of a training"),
         ({"run": {"seed": 1, "data": {"train": {"texts": []}}}}, ValueError, "no record of a training: .*texts"),
+        ({"dataset_config": 3}, TypeError, "dataset_config=3: expected text, got int"),
+        ({"other_splits": [3]}, TypeError, r"other_splits=\[3\]: expected numbers by split, size and metric"),
+        ({"other_splits": {"test": {"tiny": {"f1": "high"}}}}, TypeError, "other_splits=.*expected numbers by split"),
+        (
+            {"other_splits": {"test": {"tiny": {"f1": float("nan")}}}},
+            ValueError,
+            r"other_splits\['test'\]\['tiny'\]\['f1'\]=nan is not finite",
+        ),
         ({"settings": [3]}, TypeError, r"settings=\[3\]: expected a mapping"),
     ],
 )
@@ -50,7 +58,10 @@ def test_hub_ids():
 def test_details_come_back_from_beside_a_supernet(tmp_path):
     assert TrainingDetails.load(tmp_path) is None
     run = RunRecord(seed=1, data={"train": DataFingerprint(rows=3)}, arguments={"optim": None})
-    details = TrainingDetails(dataset="BBC News", language=["en"], settings={"epochs": 3, "seed": 1}, run=run)
+    others = {"validation": {"tiny": {"f1": 0.5}}}
+    details = TrainingDetails(
+        dataset="BBC News", language=["en"], settings={"epochs": 3, "seed": 1}, other_splits=others, run=run
+    )
     details.save(tmp_path)
     assert TrainingDetails.load(tmp_path) == details
 

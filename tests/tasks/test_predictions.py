@@ -9,18 +9,11 @@ from scipy.special import softmax
 from hf_elastic.tasks.benchmarks import find_task
 from hf_elastic.tasks.input_formats import answers_of
 from hf_elastic.tasks.predictions import Predictions, mean_probabilities
+from hf_elastic.tasks.scoring import score
 from hf_elastic.tasks.submission import prediction_lines
 
 from .benchmark_rows import LABEL_NAMES, dataset_of, rows_of, splits_of
-
-
-def predictions_of(benchmark, name, split, seed=0, scale=1.0):
-    """Predictions with random logits for the hand-written rows."""
-    task, rows = find_task(benchmark, name), rows_of(benchmark, name, split)
-    counts = [1 if name == "copa" else len(task.input_format.examples(row)) for row in rows]
-    logits = np.random.default_rng(seed).normal(size=(sum(counts), task.labels.num_labels)) * scale
-    return Predictions.of(task, split, rows, counts, logits.astype(np.float32))
-
+from .saved_runs import predictions_of
 
 EVERY_SPLIT = [(*key, split) for key in LABEL_NAMES for split in splits_of(*key)]
 
@@ -36,7 +29,7 @@ def test_what_is_loaded_is_what_was_saved(tmp_path, benchmark, name, split):
 
 
 @pytest.mark.parametrize(("benchmark", "name", "split"), EVERY_SPLIT)
-def test_answers_and_files_need_no_more_than_what_is_kept(tmp_path, benchmark, name, split):
+def test_answers_scores_and_files_need_no_more_than_what_is_kept(tmp_path, benchmark, name, split):
     task, rows = find_task(benchmark, name), rows_of(benchmark, name, split)
     predictions = predictions_of(benchmark, name, split)
     answers = answers_of(task.input_format, rows, predictions.counts, predictions.logits)
@@ -45,6 +38,11 @@ def test_answers_and_files_need_no_more_than_what_is_kept(tmp_path, benchmark, n
     if split in task.test_splits:
         ours = prediction_lines(task, split, predictions.rows, predictions.answers)
         assert ours == prediction_lines(task, split, rows, answers)
+    if predictions.labels is not None:
+        assert score(task, predictions.labelled_rows, answers) == score(task, rows, answers)
+    else:
+        with pytest.raises(ValueError, match=f"The labels of '{split}' of {name} are hidden"):
+            predictions.labelled_rows  # noqa: B018
 
 
 def test_labels():
@@ -128,7 +126,7 @@ def test_a_damaged_file(tmp_path):
 def test_a_file_of_another_version(tmp_path):
     text = json.dumps({"version": 99}).encode()
     np.savez(tmp_path / "cola.npz", logits=np.zeros((1, 2)), parts=np.frombuffer(text, dtype=np.uint8))
-    with pytest.raises(ValueError, match="is of version 99, and not 1"):
+    with pytest.raises(ValueError, match="is of version 99, and not 2"):
         Predictions.load(tmp_path / "cola.npz")
 
 
@@ -167,6 +165,31 @@ def test_the_mean_of_a_regression():
     members = [predictions_of("glue", "stsb", "validation", seed) for seed in range(4)]
     expected = np.mean([member.answers for member in members], axis=0)
     np.testing.assert_allclose(mean_probabilities(members).answers, expected, rtol=1e-6)
+
+
+def test_the_mean_with_weights():
+    for name in ("stsb", "mnli"):
+        members = [predictions_of("glue", name, "train", seed) for seed in range(2)]
+        values = [of.logits if name == "stsb" else softmax(of.logits, axis=-1) for of in members]
+        joined = mean_probabilities(members, weights=[3.0, 1.0]).logits
+        expected = np.average(values, axis=0, weights=[0.75, 0.25])
+        np.testing.assert_allclose(joined if name == "stsb" else np.exp(joined), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0], "1 weights for 2 members of the ensemble"),
+        ([1.0, 0.0], "weight=0.0 of a member of the ensemble has to be above 0"),
+        ([-1.0, 2.0], "weight=-1.0"),
+        ([1.0, np.inf], "weight=inf"),
+        ([1.0, np.nan], "weight=nan"),
+    ],
+)
+def test_weights_that_do_not_fit(weights, message):
+    member = predictions_of("glue", "rte", "test")
+    with pytest.raises(ValueError, match=message):
+        mean_probabilities([member, member], weights)
 
 
 def test_one_that_is_certain_stays_finite():
