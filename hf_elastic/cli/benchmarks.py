@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 
 from .display import console, show_phase, show_table
-from .options import Arguments, OutputDir, Subnets, choose_sizes, read_arguments
+from .options import Arguments, OutputDir, Subnets, choose_sizes, read_arguments, read_named
 from .training_options import without_options
 
 
@@ -47,6 +47,13 @@ def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., No
         robustness: Annotated[
             bool, typer.Option("--robustness", help="Score on texts with typos, other case and order as well.")
         ] = False,
+        out_of_domain: Annotated[
+            list[str] | None,
+            typer.Option(
+                metavar="NAME=FILE",
+                help="Labelled rows of another domain, with the columns of the task, to score on as well. Repeat it.",
+            ),
+        ] = None,
         multi_task: Annotated[
             str | None,
             typer.Option(
@@ -109,6 +116,7 @@ def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., No
             folds=folds,
             held_out_fraction=calibrate,
             robustness=robustness,
+            out_of_domain=read_named("--out-of-domain", out_of_domain, "reviews=reviews.csv"),
             mixing=None if multi_task is None else Mixing(multi_task, temperature),
         )
         run = run_benchmark(request, task, output_dir, _announce, show_phase)

@@ -98,14 +98,34 @@ def read_arguments(definitions: Sequence[str] | None) -> dict[str, Any]:
         typer.BadParameter: If a text has another form.
     """
     values: dict[str, Any] = {}
+    for name, value in read_named("--argument", definitions, "temperature=2.0").items():
+        try:
+            values[name] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            values[name] = value
+    return values
+
+
+def read_named(option: str, definitions: Sequence[str] | None, example: str) -> dict[str, str]:
+    """Reads values of an option that is given as `name=value`, once or several times.
+
+    Args:
+        option: What the option is called.
+        definitions: What was given.
+        example: How it may look.
+
+    Returns:
+        The texts by name.
+
+    Raises:
+        typer.BadParameter: If a text has another form.
+    """
+    values = {}
     for definition in definitions or ():
         name, equals, value = definition.partition("=")
         if not name or not equals:
-            raise typer.BadParameter(f"--argument {definition!r} lacks a name and '=': write it as temperature=2.0.")
-        try:
-            values[name.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            values[name.strip()] = value
+            raise typer.BadParameter(f"{option} {definition!r} lacks a name and '=': write it as {example}.")
+        values[name.strip()] = value
     return values
 
 

@@ -24,12 +24,14 @@ from .benchmarks import find_task, named_tasks
 from .cross_validation import fold
 from .multi_task_training import train_on_tasks
 from .task import Task
-from .task_data import TaskData, read_task
+from .task_data import TaskData, read_other_rows, read_task
 from .task_mixture import Mixing
-from .task_result import TaskResult
+from .task_result import OtherRows, TaskResult
 from .task_training import TaskRun, answer_task, train_on_task
 
 if TYPE_CHECKING:
+    import datasets
+
     from .task_data import TaskSource
 
 logger = logging.get_logger(__name__)
@@ -57,11 +59,13 @@ class BenchmarkRequest:
         folds: Folds of a cross-validation on the training rows; 0 scores the splits of the benchmark.
         held_out_fraction: See [`train_on_task`].
         robustness: Whether to score every size on perturbed texts as well, see [`TaskRun.robustness`].
+        out_of_domain: Files of labelled rows of other domains, with the task's columns, by a name for each: what every
+            size is scored on besides.
         mixing: How often each task comes where all of them are trained on one encoder, see [`train_on_tasks`]; None
             trains each by itself.
 
     Raises:
-        ValueError: If there is one fold alone, or `robustness` or `mixing` is wanted of folds.
+        ValueError: If there is one fold alone, or `robustness`, `out_of_domain` or `mixing` is wanted of folds.
     """
 
     benchmark: str
@@ -74,14 +78,16 @@ class BenchmarkRequest:
     folds: int = 0
     held_out_fraction: float = 0.0
     robustness: bool = False
+    out_of_domain: Mapping[str, "str | Path | datasets.Dataset"] = field(default_factory=dict)
     mixing: Mixing | None = None
 
     def __post_init__(self) -> None:
         if self.folds < 0 or self.folds == 1:
             raise ValueError(f"folds={self.folds}: give at least 2, or 0 to score the splits of the benchmark.")
-        if self.folds and self.robustness:
+        if self.folds and (self.robustness or self.out_of_domain):
             raise ValueError(
-                f"folds={self.folds} keeps no supernets to measure robustness of: give folds=0, or robustness=False."
+                f"folds={self.folds} keeps no supernets to measure on other texts: give folds=0, or leave out "
+                "robustness and out_of_domain."
             )
         if self.folds and self.mixing is not None:
             raise ValueError(f"folds={self.folds} is of one task at a time: give folds=0, or mixing=None.")
@@ -166,6 +172,13 @@ def run_benchmark(
         )
     if request.mixing is not None and len(trained) < 2:
         raise ValueError(f"mixing is of several tasks, and there is {', '.join(t.name for t in trained) or 'none'}.")
+    if request.out_of_domain and len(trained) != 1:
+        raise ValueError(
+            f"out_of_domain={', '.join(request.out_of_domain)} has the columns of one task, and there are "
+            f"{', '.join(task.name for task in tasks)}: run that task by itself."
+        )
+    for name, rows in request.out_of_domain.items():
+        read_other_rows(trained[0], rows, name)
     trainings = [
         _Training(request, task, seed, number, output_dir, tuple(trained) if request.mixing is not None else ())
         for task in [*trained, *diagnostics]
@@ -262,7 +275,8 @@ class _Training:
     def result(self, on_training: Callable[[str], None] | None, on_phase: Callable[[str], None] | None) -> TaskResult:
         """The result: that which is there, else a new one, with what it lacks."""
         result = TaskResult.load(self.folder)
-        if result is not None and not self._lacks_robustness(result):
+        others = self._other_rows(result)
+        if result is not None and not self._lacks_robustness(result) and not others:
             return result
         trained = self.trained
         trains_all = bool(self.together) and result is None and trained is self
@@ -287,11 +301,23 @@ class _Training:
         if self._lacks_robustness(result):
             result = dataclasses.replace(result, robustness=run.robustness())
             result.save(self.folder)
+        for name, rows in others.items():
+            scored = OtherRows(_content_hash(rows), len(rows), run.score_rows(rows, name))
+            result = dataclasses.replace(result, out_of_domain={**result.out_of_domain, name: scored})
+            result.save(self.folder)
         (self.folder / ERROR_NAME).unlink(missing_ok=True)
         return result
 
     def _lacks_robustness(self, result: TaskResult) -> bool:
         return bool(self.request.robustness and result.scores and not result.robustness)
+
+    def _other_rows(self, result: TaskResult | None) -> "dict[str, datasets.Dataset]":
+        """The rows of other domains that a result has no scores of."""
+        if self.trained is not self:
+            return {}
+        known = {} if result is None else {name: of.content_hash for name, of in result.out_of_domain.items()}
+        others = {name: read_other_rows(self.task, rows, name) for name, rows in self.request.out_of_domain.items()}
+        return {name: rows for name, rows in others.items() if known.get(name) != _content_hash(rows)}
 
     def _read(self) -> TaskData:
         held_out = {"validation_fraction": 0.0} if self.request.folds else {}  # a fold is scored by what it leaves out
@@ -366,7 +392,11 @@ def _content(source: str) -> str:
 
 
 def _row_hashes(data: TaskData) -> dict[str, str | None]:
-    return {split: DataFingerprint.of(rows).content_hash for split, rows in data.splits.items()}
+    return {split: _content_hash(rows) for split, rows in data.splits.items()}
+
+
+def _content_hash(rows: "datasets.Dataset") -> str | None:
+    return DataFingerprint.of(rows).content_hash
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:

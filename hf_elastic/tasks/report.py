@@ -27,6 +27,7 @@ class SizeScore:
         spread: Standard deviation over seeds and folds; None of a single one.
         kept: Share of the largest size's mean, in percent; None if that is less than [`LEAST_SCORE`].
         robust: Share of its own score that the size keeps on perturbed texts, in percent; None if it was not measured.
+        elsewhere: Share of its own score that the size keeps on rows of other domains, likewise.
         number: How many seeds and folds.
         cost: What the size costs; None of the average.
         members: How many seeds answer together, each of which costs as much; 1 if each does alone.
@@ -38,6 +39,7 @@ class SizeScore:
     spread: float | None
     kept: float | None
     robust: float | None
+    elsewhere: float | None
     number: int
     cost: SizeCost | None
     members: int = 1
@@ -79,20 +81,21 @@ def score_table(rows: Sequence[SizeScore]) -> list[dict[str, str]]:
     Args:
         rows: What [`size_scores`] gave.
     """
-    shows_robustness = any(row.robust is not None for row in rows)
+    shares = {"robust": [row.robust for row in rows], "elsewhere": [row.elsewhere for row in rows]}
+    measured = {name: of_rows for name, of_rows in shares.items() if any(share is not None for share in of_rows)}
     return [
         {
             "task": row.task,
             "size": row.label,
             "score": f"{row.mean:.1f}" if row.spread is None else f"{row.mean:.1f} ± {row.spread:.1f}",
-            "kept": UNKNOWN if row.kept is None else f"{row.kept:.1f}%",
-            **({"robust": UNKNOWN if row.robust is None else f"{row.robust:.1f}%"} if shows_robustness else {}),
+            "kept": _percent(row.kept),
+            **{name: _percent(of_rows[i]) for name, of_rows in measured.items()},
             "parameters": UNKNOWN if row.cost is None else with_unit(row.cost.parameters),
             "encoder": UNKNOWN if row.cost is None else with_unit(row.cost.encoder_parameters),
             "FLOPs": UNKNOWN if row.cost is None else with_unit(row.cost.flops),
             "ms": UNKNOWN if row.cost is None else f"{row.cost.milliseconds:.1f}",
         }
-        for row in rows
+        for i, row in enumerate(rows)
     ]
 
 
@@ -235,7 +238,8 @@ def _rows(name: str, results: Sequence[TaskResult], scores: Sequence[dict[str, f
             mean,
             100 * statistics.stdev(of[size] for of in scores) if len(scores) > 1 else None,
             _share(mean / 100, largest / 100),
-            _robustness(results, size) if is_task else None,
+            _share_kept(results, size, [of.robustness for of in results]) if is_task else None,
+            _share_kept(results, size, [_scores_elsewhere(of) for of in results]) if is_task else None,
             len(scores),
             results[0].costs[size] if is_task else None,
         )
@@ -257,6 +261,7 @@ def _with_ensemble(
             spread=None,
             kept=_share(score, largest),
             robust=None,
+            elsewhere=None,
             number=1,
             cost=cost,
             members=row.number,
@@ -265,14 +270,22 @@ def _with_ensemble(
     return both
 
 
-def _robustness(results: Sequence[TaskResult], size: str) -> float | None:
-    """The mean share of its score that a size keeps when texts are perturbed, in percent."""
+def _share_kept(results: Sequence[TaskResult], size: str, others: Sequence[Scores]) -> float | None:
+    """The mean share of its score that a size keeps on other texts of each result, in percent."""
     shares = []
-    for result in results:
-        task, clean = find_task(result.benchmark, result.task), next(iter(result.scores.values()))
-        before = mean_score(task, clean[size])
-        shares += [_share(mean_score(task, of[size]), before) for of in result.robustness.values()]
+    for result, scores in zip(results, others, strict=True):
+        task, own = find_task(result.benchmark, result.task), next(iter(result.scores.values()))
+        before = mean_score(task, own[size])
+        shares += [_share(mean_score(task, of[size]), before) for of in scores.values()]
     return None if not shares or None in shares else statistics.mean(shares)
+
+
+def _scores_elsewhere(result: TaskResult) -> Scores:
+    return {name: of.scores for name, of in result.out_of_domain.items()}
+
+
+def _percent(share: float | None) -> str:
+    return UNKNOWN if share is None else f"{share:.1f}%"
 
 
 def _share(score: float, of_score: float) -> float | None:
@@ -285,6 +298,11 @@ def _notes(results: Sequence[TaskResult]) -> list[str]:
     for result in {result.task: result for result in results}.values():
         splits = ", ".join(f"{split} {number}" for split, number in result.rows.items())
         lines.append(f"- {result.task}: rows {splits}; FLOPs and ms are of {result.sequence_length} tokens.")
+    for result in results:
+        task = find_task(result.benchmark, result.task)
+        for name, others in result.out_of_domain.items():
+            scores = ", ".join(f"{size} {100 * mean_score(task, of):.1f}" for size, of in others.scores.items())
+            lines.append(f"- {result.task} on {name}, {others.rows} rows, seed {result.seed}: {scores}.")
     for of in _averages(results)[:1]:
         average = next(iter(of.values()))
         missing = f"; {', '.join(average.missing)} missing, so it is not the benchmark's" if average.missing else ""

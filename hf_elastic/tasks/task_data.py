@@ -106,6 +106,23 @@ def read_task(task: Task, source: "TaskSource" = None, validation_fraction: floa
     return data
 
 
+def read_other_rows(task: Task, source: "str | Path | datasets.Dataset", name: str) -> "datasets.Dataset":
+    """Reads labelled rows of another domain, with a task's columns and labels.
+
+    Args:
+        task: The task.
+        source: A file, or loaded rows.
+        name: What they are called in errors.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ImportError: If `datasets` is not installed.
+        ValueError: As [`read_task`] does, and if a label is hidden.
+    """
+    rows = source if isinstance(source, require_datasets().Dataset) else load_file(source)
+    return _checked(task, name, rows)
+
+
 def _load(task: Task, source: "TaskSource") -> "dict[str, datasets.Dataset]":
     datasets = require_datasets()
     if source is None:

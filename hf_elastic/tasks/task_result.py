@@ -33,6 +33,21 @@ class SizeCost:
 
 
 @dataclass(frozen=True)
+class OtherRows:
+    """What the sizes score on rows of another domain.
+
+    Args:
+        content_hash: Tells the rows.
+        rows: Their number.
+        scores: The task's metrics by size and name.
+    """
+
+    content_hash: str | None
+    rows: int
+    scores: dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True)
 class TaskResult:
     """The result of one training on a task.
 
@@ -48,6 +63,7 @@ class TaskResult:
         seconds: Time of each phase.
         fold: Number of the part of the training rows that it is scored on, in a cross-validation.
         robustness: The task's metrics on perturbed texts, by kind of perturbation, size and name.
+        out_of_domain: What the sizes score on rows of other domains, by the name of these.
     """
 
     benchmark: str
@@ -61,6 +77,7 @@ class TaskResult:
     seconds: dict[str, float] = field(default_factory=dict)
     fold: int | None = None
     robustness: Scores = field(default_factory=dict)
+    out_of_domain: dict[str, OtherRows] = field(default_factory=dict)
 
     def save(self, folder: str | Path) -> None:
         """Writes the result into a folder, as a whole or not at all."""
@@ -84,7 +101,8 @@ class TaskResult:
             if version == VERSION:
                 known = {name: value for name, value in values.items() if name != "version"}
                 costs = {size: SizeCost(**cost) for size, cost in known["costs"].items()}
-                return cls(**{**known, "costs": costs})
+                others = {name: OtherRows(**of) for name, of in known.get("out_of_domain", {}).items()}
+                return cls(**{**known, "costs": costs, "out_of_domain": others})
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} is no result of a task ({error}): remove its folder, to train again.") from None
         raise ValueError(f"{path} is of version {version}, and not {VERSION}: remove its folder, to train again.")

@@ -107,15 +107,33 @@ class TaskRun:
             The task's metrics by kind, size and name.
         """
         task, split = self.data.task, self.data.scored_splits[0]
-        rows, scores = self.data.splits[split], {}
-        for kind in kinds:
-            perturbed = replace(task, input_format=PerturbedFormat(task.input_format, kind))
-            by_size = _predict_split(self.trainer, perturbed, split, rows, self.max_length)
-            scores[kind] = {
-                size: score(task, rows.to_list(), self.post_processing[size].applied(raw).answers)
-                for size, raw in by_size.items()
-            }
-        return scores
+        return {
+            kind: self._scores_of(
+                replace(task, input_format=PerturbedFormat(task.input_format, kind)), split, self.data.splits[split]
+            )
+            for kind in kinds
+        }
+
+    def score_rows(self, rows: "datasets.Dataset", name: str) -> dict[str, dict[str, float]]:
+        """Scores labelled rows that are none of the task's own, such as those of another domain.
+
+        Args:
+            rows (`datasets.Dataset`):
+                What [`read_other_rows`] gave.
+            name (`str`):
+                What they are called.
+
+        Returns:
+            The task's metrics by size and name.
+        """
+        return self._scores_of(self.data.task, name, rows)
+
+    def _scores_of(self, task: Task, name: str, rows: "datasets.Dataset") -> dict[str, dict[str, float]]:
+        by_size = _predict_split(self.trainer, task, name, rows, self.max_length)
+        return {
+            size: score(task, rows.to_list(), self.post_processing[size].applied(raw).answers)
+            for size, raw in by_size.items()
+        }
 
     def save_supernet(self, folder: str | Path) -> None:
         """Saves the supernet with all that an export and a later use on the task need.

@@ -252,6 +252,41 @@ def test_robustness_is_added_to_a_result_and_its_failure_loses_nothing(rte, sour
     assert run_benchmark(request, ["rte", "axb"], rte / "out", begun.append).results == run.results and not begun
 
 
+def test_rows_of_another_domain_are_scored_as_well(rte, source, tmp_path):
+    elsewhere = tmp_path / "elsewhere.json"
+    lines = [{"premise": f"It rains {i}.", "hypothesis": "It is wet.", "label": i % 2} for i in range(4)]
+    elsewhere.write_text("\n".join(map(json.dumps, lines)))
+    request = request_of("super_glue", source, rte / "rows", out_of_domain={"weather": elsewhere})
+    phases = []
+    (result,) = run_benchmark(request, ["rte"], rte / "out", on_phase=phases.append).results
+    assert result.out_of_domain["weather"].rows == 4 and not phases  # nothing was trained again
+    model, tokenizer = (load(rte / "out" / "rte" / "seed-42" / "supernet") for load in (load_elastic, load_tokenizer))
+    texts = [[line[name] for line in lines] for name in ("premise", "hypothesis")]
+    with torch.no_grad(), model.eval().use_subnet("half"):
+        answers = model(**tokenizer(*texts, return_tensors="pt", padding=True)).logits.argmax(-1).tolist()
+    right = sum(answer == line["label"] for answer, line in zip(answers, lines, strict=True))
+    assert result.out_of_domain["weather"].scores["half"] == {"accuracy": right / 4}
+    assert TaskResult.load(rte / "out" / "rte" / "seed-42") == result
+    write_report([result], tmp_path)
+    assert "rte on weather, 4 rows, seed 42: whole " in (tmp_path / "report.md").read_text()
+    lines[0]["label"] = 1 - lines[0]["label"]
+    elsewhere.write_text("\n".join(map(json.dumps, lines)))  # other rows by the same name
+    (again,) = run_benchmark(request, ["rte"], rte / "out").results
+    assert again.out_of_domain["weather"].content_hash != result.out_of_domain["weather"].content_hash
+
+
+def test_rows_of_another_domain_are_checked_before_a_training(source, tmp_path):
+    write_task(tmp_path, "super_glue", "rte")
+    unlabelled = tmp_path / "unlabelled.json"
+    unlabelled.write_text(json.dumps({"premise": "It rains.", "hypothesis": "It is wet.", "label": -1}))
+    request, begun = request_of("super_glue", source, tmp_path, out_of_domain={"weather": unlabelled}), []
+    with pytest.raises(ValueError, match="rte weather"):
+        run_benchmark(request, ["rte"], tmp_path / "out", begun.append)
+    with pytest.raises(ValueError, match="out_of_domain=weather has the columns of one task, and there are rte, cb"):
+        run_benchmark(request, ["rte", "cb"], tmp_path / "out", begun.append)
+    assert not begun
+
+
 def test_folds_score_all_training_rows_of_which_none_are_held_out(tmp_path, source):
     folder = write_task(tmp_path, "glue", "stsb")
     for split in ("validation", "test"):
@@ -267,7 +302,8 @@ def test_folds_score_all_training_rows_of_which_none_are_held_out(tmp_path, sour
     [
         ({"folds": 1}, "folds=1: give at least 2, or 0"),
         ({"folds": -3}, "folds=-3: give at least 2, or 0"),
-        ({"folds": 2, "robustness": True}, "folds=2 keeps no supernets to measure robustness of"),
+        ({"folds": 2, "out_of_domain": {"news": "news.csv"}}, "folds=2 keeps no supernets to measure on other texts"),
+        ({"folds": 2, "robustness": True}, "folds=2 keeps no supernets to measure on other texts"),
     ],
 )
 def test_requests_that_cannot_be_met(changes, message):

@@ -2,11 +2,10 @@
 
 import pytest
 import torch
-import transformers
 from transformers import DataCollatorForMultipleChoice, TrainerCallback
 
 from hf_elastic import ElasticTrainingArguments, SubnetConfig
-from hf_elastic.checkpoints import load_elastic, load_supernet_with_new_head
+from hf_elastic.checkpoints import load_elastic, load_supernet_with_new_head, load_tokenizer
 from hf_elastic.recipes import TrainingSettings
 from hf_elastic.tasks.bbc_news import minilm_checkpoint
 from hf_elastic.tasks.benchmarks import find_task
@@ -19,24 +18,16 @@ from hf_elastic.tasks.task_mixture import Mixing, TaskMixture
 from hf_elastic.tasks.task_training import answer_task, collator_for
 
 from .benchmark_rows import write_task
-from .tiny_tokenizers import wordpiece
+from .tiny_runs import SIZES, save_model
 
 TASKS = [("glue", "stsb"), ("glue", "mnli"), ("super_glue", "copa"), ("super_glue", "record")]
-SIZES = {"whole": {}, "half": {"depth": 0.5, "width": 0.5}}
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    """A random BERT with MiniLM's tokenizer, and dropout."""
-    folder = tmp_path_factory.mktemp("bert")
-    tokenizer = wordpiece(minilm_checkpoint())
-    tokenizer.model_max_length = 64
-    tokenizer.save_pretrained(folder)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    config = transformers.BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **sizes)
+    """A random BERT, with dropout."""
     torch.manual_seed(0)
-    transformers.BertModel(config).save_pretrained(folder)
-    return folder
+    return save_model(tmp_path_factory.mktemp("bert"), minilm_checkpoint())
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +42,7 @@ def model(source):
 def batch_of(number, choices=None):
     """Two examples of a task."""
     shape = (2, 7) if choices is None else (2, choices, 7)
-    ids = torch.randint(1000, 2000, shape, generator=torch.Generator().manual_seed(number))
+    ids = torch.randint(100, 2000, shape, generator=torch.Generator().manual_seed(number))
     mask = torch.ones_like(ids)
     mask[-1, ..., 5:] = 0
     labels = torch.tensor([0.5, 4.0]) if number == 0 else torch.tensor([1, 0])
@@ -145,8 +136,7 @@ class Gradients(TrainerCallback):
 
 def two_task_trainer(source, data, **arguments):
     """A trainer of one step, whose batches are one of each of two tasks that disagree, and its batches."""
-    tokenizer = wordpiece(minilm_checkpoint())
-    tokenizer.model_max_length = 64
+    tokenizer = load_tokenizer(source)
     ((of_task, _),) = data(("glue", "rte"))
     rows = encode_split(of_task.task, of_task.train.select([0, 1]), tokenizer, 64).dataset
     rows = rows.remove_columns("labels")
@@ -183,6 +173,10 @@ def two_task_trainer(source, data, **arguments):
     return trainer, [collator([mixture[0], mixture[1]]), collator([mixture[2], mixture[3]])]
 
 
+def least_cosine(gradients, direction):
+    return torch.nn.functional.cosine_similarity(gradients, direction[None]).min()
+
+
 def test_conflicts_between_tasks_and_sizes_are_handled(source, data):
     trainer, batches = two_task_trainer(source, data)
     model, gradients = trainer.elastic_model, []
@@ -199,11 +193,11 @@ def test_conflicts_between_tasks_and_sizes_are_handled(source, data):
     trainer.train()
     added = next(c for c in trainer.callback_handler.callbacks if isinstance(c, Gradients)).found
     torch.testing.assert_close(added, gradients.sum(dim=0), atol=1e-6, rtol=1e-4)
-    assert (gradients @ added).min() < 0  # there is a conflict
+    assert least_cosine(gradients, added) < -0.9
     trainer, _ = two_task_trainer(source, data, gradient_conflicts="upgrad")
     trainer.train()
     combined = next(c for c in trainer.callback_handler.callbacks if isinstance(c, Gradients)).found
-    assert (gradients @ combined).min() > -1e-7
+    assert least_cosine(gradients, combined) > -0.1  # but for what the solver adds to be stable
 
 
 @pytest.mark.parametrize(

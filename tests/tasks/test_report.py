@@ -1,10 +1,12 @@
 """The report has the scores that the benchmark goes by, and no figure that says more than was measured."""
 
+from dataclasses import replace
+
 import pytest
 
 from hf_elastic.tasks.benchmarks import find_task
 from hf_elastic.tasks.report import AVERAGE, score_table, size_scores, write_report
-from hf_elastic.tasks.task_result import SizeCost, TaskResult
+from hf_elastic.tasks.task_result import OtherRows, SizeCost, TaskResult
 
 COSTS = {"large": SizeCost(2_000_000, 1_500_000, 8_000_000, 4.0), "small": SizeCost(500_000, 300_000, 1_000_000, 1.5)}
 
@@ -97,6 +99,14 @@ def test_robustness_is_the_mean_share_of_the_clean_score_of_each_size():
     assert unmeasured[0].robust is None and "robust" not in score_table(unmeasured)[0]
     both = [result, result_of("cola", (0.5, 0.005), robustness={"typos": (0.25, 0.2)})]
     assert [row["robust"] for row in score_table(size_scores(both))] == ["75.0%", "90.0%", "50.0%", "–", "–", "–"]
+
+
+def test_scores_elsewhere_are_shares_of_the_own_score():
+    elsewhere = {"news": OtherRows("hash", 3, {"large": {"accuracy": 0.4}, "small": {"accuracy": 0.5}})}
+    result = replace(result_of("rte", (0.8, 0.5)), out_of_domain=elsewhere)
+    large, small = size_scores([result])
+    assert (large.elsewhere, small.elsewhere, small.robust) == (pytest.approx(50), pytest.approx(100), None)
+    assert [row["elsewhere"] for row in score_table([large, small])] == ["50.0%", "100.0%"]
 
 
 def test_robustness_goes_by_the_split_that_was_perturbed():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hf_elastic.tasks.task_result import RESULT_NAME, SizeCost, TaskResult
+from hf_elastic.tasks.task_result import RESULT_NAME, OtherRows, SizeCost, TaskResult
 
 RESULT = TaskResult(
     benchmark="glue",
@@ -18,6 +18,7 @@ RESULT = TaskResult(
     seconds={"co-train": 1.5},
     fold=1,
     robustness={"typos": {"large": {"accuracy": 0.5}}},
+    out_of_domain={"news": OtherRows("hash", 3, {"large": {"accuracy": 0.25}})},
 )
 
 
