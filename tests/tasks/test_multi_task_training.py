@@ -96,7 +96,7 @@ def settings(**others):
 
 
 def test_all_heads_are_trained_and_saved_as_ordinary_supernets(tmp_path, source, data):
-    tasks = data(*TASKS)
+    tasks = data(TASKS[0], TASKS[2])
     phases = []
     runs = train_on_tasks(source, tasks, settings(), Mixing("uniform"), SIZES, on_phase=phases.append)
     assert phases == ["data", "fine-tune", "rank", "co-train", "predict"]
@@ -111,7 +111,7 @@ def test_all_heads_are_trained_and_saved_as_ordinary_supernets(tmp_path, source,
         assert set(load_elastic(folder).config.subnets) == set(SIZES)
         assert run.trainer.state.global_step > 0
     names = [type(run.trainer.elastic_model).__name__ for run in runs]
-    assert names == ["ElasticForSequenceClassification"] * 2 + ["ElasticForMultipleChoice", names[0]]
+    assert names == ["ElasticForSequenceClassification", "ElasticForMultipleChoice"]
 
 
 def test_the_shares_follow_the_progress(source, data):
