@@ -107,7 +107,9 @@ def test_all_heads_are_trained_and_saved_as_ordinary_supernets(tmp_path, source,
         folder = tmp_path / run.data.task.name
         run.save_supernet(folder)
         again = answer_task(folder, of_task)
-        assert again.scores == run.scores
+        for size, predictions in again.predictions["validation"].items():
+            expected = run.predictions["validation"][size].logits
+            torch.testing.assert_close(predictions.logits, expected, atol=1e-4, rtol=1e-3)
         assert set(load_elastic(folder).config.subnets) == set(SIZES)
         assert run.trainer.state.global_step > 0
     names = [type(run.trainer.elastic_model).__name__ for run in runs]
