@@ -100,6 +100,17 @@ class BenchmarkRequest:
         }
 
 
+def predictions_file(training: Path, split: str, size: str) -> Path:
+    """Gives where a training keeps what a size predicts.
+
+    Args:
+        training: Folder of the training.
+        split: Name of the split.
+        size: Name of the size.
+    """
+    return training / PREDICTIONS_FOLDER / split / f"{size}.npz"
+
+
 @dataclass(frozen=True)
 class BenchmarkRun:
     """What a run gives.
@@ -208,17 +219,6 @@ def training_folder(output_dir: str | Path, task: str, seed: int, number: int | 
     return Path(output_dir) / task / (f"seed-{seed}" if number is None else f"seed-{seed}-fold-{number}")
 
 
-def predictions_file(training: Path, split: str, size: str) -> Path:
-    """Gives where a training keeps what a size predicts.
-
-    Args:
-        training: Folder of the training.
-        split: Name of the split.
-        size: Name of the size.
-    """
-    return training / PREDICTIONS_FOLDER / split / f"{size}.npz"
-
-
 def _check_answers(folder: Path, wanted: dict[str, Any]) -> None:
     """Raises a ValueError if the result of a folder is of something else."""
     found = TaskResult.load(folder).request
@@ -278,7 +278,7 @@ def _result(
         shutil.rmtree(folder / PREDICTIONS_FOLDER, ignore_errors=True)  # of a run that was broken off
         for split, by_size in run.predictions.items():
             for size, predictions in by_size.items():
-                predictions.save(predictions_file(folder, split, size))
+                predictions.save(folder / PREDICTIONS_FOLDER / split / f"{size}.npz")
         result.save(folder)
     if wants_robustness and result.scores:
         result = dataclasses.replace(result, robustness=run.robustness())
