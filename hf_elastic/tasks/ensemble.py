@@ -70,7 +70,7 @@ class Ensemble:
     """What several members answer together.
 
     Args:
-        members: They.
+        members: At least two, of one task.
         predictions: Their mean predictions, by split.
     """
 

@@ -22,7 +22,7 @@ class SizeScore:
 
     Args:
         task: Name of the task, or [`AVERAGE`].
-        size: Name of the size.
+        size: Name of the size; of an ensemble, with what it is.
         mean: Mean of the benchmark's score, in points of 100.
         spread: Standard deviation over seeds and folds; None of a single one.
         kept: Share of the largest size's mean, in percent; None if that is less than [`LEAST_SCORE`].
@@ -30,7 +30,7 @@ class SizeScore:
         elsewhere: Share of its own score that the size keeps on rows of other domains, likewise.
         number: How many seeds and folds.
         cost: What the size costs; None of the average.
-        members: How many seeds answer together, each of which costs as much; 1 if each does alone.
+        is_ensemble: Whether the seeds answer together, and not each alone.
     """
 
     task: str
@@ -42,12 +42,7 @@ class SizeScore:
     elsewhere: float | None
     number: int
     cost: SizeCost | None
-    members: int = 1
-
-    @property
-    def label(self) -> str:
-        """Name of the size for readers."""
-        return self.size if self.members == 1 else f"{self.size}, ensemble of {self.members} seeds"
+    is_ensemble: bool = False
 
 
 def size_scores(results: Sequence[TaskResult], ensembles: Sequence[TaskResult] = ()) -> list[SizeScore]:
@@ -86,7 +81,7 @@ def score_table(rows: Sequence[SizeScore]) -> list[dict[str, str]]:
     return [
         {
             "task": row.task,
-            "size": row.label,
+            "size": row.size,
             "score": f"{row.mean:.1f}" if row.spread is None else f"{row.mean:.1f} ± {row.spread:.1f}",
             "kept": _percent(row.kept),
             **{name: _percent(of_rows[i]) for name, of_rows in measured.items()},
@@ -135,7 +130,7 @@ def draw_scores(rows: Sequence[SizeScore], path: Path, title: str) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    rows = [row for row in rows if row.members == 1]
+    rows = [row for row in rows if not row.is_ensemble]
     figure = Figure(figsize=(8.0, 4.5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
@@ -257,14 +252,14 @@ def _with_ensemble(
         score, cost = scores[row.size], None if costs is None else costs[row.size]
         together = replace(
             row,
+            size=f"{row.size}, ensemble of {row.number} seeds",
             mean=100 * score,
             spread=None,
             kept=_share(score, largest),
             robust=None,
             elsewhere=None,
-            number=1,
             cost=cost,
-            members=row.number,
+            is_ensemble=True,
         )
         both += [row, together]
     return both

@@ -31,22 +31,22 @@ def test_a_report_has_a_row_for_the_seeds_together(tmp_path):
     results = [of for name in ("mnli", "mrpc") for of in save_run(tmp_path, "glue", name, SEEDS)]
     rows = write_report(results, tmp_path)
     together = {of.task: of for of in seed_ensembles(results, tmp_path)}
-    assert [(row.task, row.label) for row in rows] == [
+    assert [(row.task, row.size) for row in rows] == [
         (task, f"{size}{ensemble}")
         for task in ("mnli", "mrpc", AVERAGE)
         for size in ("large", "small")
         for ensemble in ("", ", ensemble of 3 seeds")
     ]
-    by_label = {(row.task, row.label): row for row in rows}
+    by_size = {(row.task, row.size): row for row in rows}
     means = []
     for name in ("mnli", "mrpc"):
         of_splits = [mean_score(find_task("glue", name), of["small"]) for of in together[name].scores.values()]
         means.append(100 * statistics.mean(of_splits))
-        row, single = by_label[name, "small, ensemble of 3 seeds"], by_label[name, "small"]
+        row, single = by_size[name, "small, ensemble of 3 seeds"], by_size[name, "small"]
         assert row.mean == pytest.approx(means[-1]) and row.spread is None and single.spread is not None
-        assert row.kept == pytest.approx(100 * means[-1] / by_label[name, "large"].mean)
+        assert row.kept == pytest.approx(100 * means[-1] / by_size[name, "large"].mean)
         assert row.cost.parameters == 3 * single.cost.parameters
-    assert by_label[AVERAGE, "small, ensemble of 3 seeds"].mean == pytest.approx(statistics.mean(means))
+    assert by_size[AVERAGE, "small, ensemble of 3 seeds"].mean == pytest.approx(statistics.mean(means))
     report = (tmp_path / "report.md").read_text()
     assert "| mnli | small, ensemble of 3 seeds | " in report and (tmp_path / "report.png").stat().st_size > 10_000
     cells = score_table(rows)[1]
@@ -69,4 +69,4 @@ def test_what_has_no_ensemble(tmp_path):
 def test_the_average_is_only_of_ensembles_of_all_tasks(tmp_path):
     results = [of for name in ("cola", "rte") for of in save_run(tmp_path, "glue", name, SEEDS)]
     rows = size_scores(results, seed_ensembles(results[:3], tmp_path))
-    assert [row.task for row in rows if row.members == 3] == ["cola", "cola"]
+    assert [row.task for row in rows if row.is_ensemble] == ["cola", "cola"]
