@@ -57,13 +57,15 @@ def test_labels_are_taken_by_their_names():
 
 @pytest.mark.parametrize(("benchmark", "name"), [("glue", "rte"), ("glue", "stsb"), ("super_glue", "record")])
 def test_rows_in_another_format_are_read_as_plain_ones(benchmark, name):
-    task, rows = find_task(benchmark, name), dataset_of(benchmark, name)
-    plain, tensors = (
-        read_task(task, {"train": of_format, "validation": of_format})
-        for of_format in (rows, rows.with_format("torch"))
-    )
-    assert tensors.train.to_list() == plain.train.to_list()
-    assert tensors.scored_splits == ("validation",)
+    task = find_task(benchmark, name)
+    plain = {split: dataset_of(benchmark, name, split) for split in task.splits}
+    tensors = {split: rows.with_format("torch") for split, rows in plain.items()}
+    data = read_task(task, tensors)
+    assert {split: rows.to_list() for split, rows in data.splits.items()} == {
+        split: rows.to_list() for split, rows in read_task(task, plain).splits.items()
+    }
+    assert all(rows.format["type"] is None for rows in data.splits.values())
+    assert data.scored_splits == ("validation",)
 
 
 def test_rows_without_idx_are_numbered():
