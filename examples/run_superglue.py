@@ -14,7 +14,9 @@ from hf_elastic.checkpoints import load_elastic, load_tokenizer
 from hf_elastic.hub.details import TrainingDetails
 from hf_elastic.hub.table import markdown_table
 from hf_elastic.tasks.bbc_news import minilm_checkpoint
-from hf_elastic.tasks.benchmark_run import BenchmarkRequest, run_benchmark, training_folder
+from hf_elastic.tasks.benchmark_request import BenchmarkRequest
+from hf_elastic.tasks.benchmark_run import run_benchmark
+from hf_elastic.tasks.benchmark_training import training_folder
 from hf_elastic.tasks.benchmarks import find_task
 from hf_elastic.tasks.report import score_table, write_report
 from hf_elastic.tasks.task_data import read_task

@@ -32,7 +32,7 @@ from hf_elastic import ElasticTrainer, SubnetConfig, Teacher, convert, extract
 from hf_elastic.compression.rank import reorder_units
 from hf_elastic.tasks.averages import mean_score
 from hf_elastic.tasks.bbc_news import minilm_checkpoint
-from hf_elastic.tasks.benchmark_run import BenchmarkRequest
+from hf_elastic.tasks.benchmark_request import BenchmarkRequest
 from hf_elastic.tasks.benchmarks import find_task
 from hf_elastic.tasks.task_data import TaskData, read_task, split_rows
 from hf_elastic.tasks.task_training import TaskRun, prepare_task, train_on_task

@@ -85,7 +85,8 @@ def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., No
             Path | None, typer.Option(help="Folder for the files that the benchmark's server takes, a zip per size.")
         ] = None,
     ) -> None:
-        from ..tasks.benchmark_run import BenchmarkRequest, run_benchmark
+        from ..tasks.benchmark_request import BenchmarkRequest
+        from ..tasks.benchmark_run import run_benchmark
         from ..tasks.report import score_table, write_report
         from ..tasks.run_submission import submit
         from ..tasks.task_mixture import Mixing

@@ -14,7 +14,7 @@ from pathlib import Path
 from transformers.utils import logging
 
 from .atomic_files import replaced_file
-from .benchmark_run import PREDICTIONS_FOLDER, predictions_file, training_folder
+from .benchmark_training import PREDICTIONS_FOLDER, predictions_file, training_folder
 from .benchmarks import find_task
 from .predictions import Predictions, mean_probabilities
 from .run_submission import submit_predictions

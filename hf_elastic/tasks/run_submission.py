@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .benchmark_run import predictions_file, training_folder
+from .benchmark_training import predictions_file, training_folder
 from .benchmarks import find_task
 from .predictions import Predictions
 from .submission import write_submission

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hf_elastic.tasks.benchmark_run import predictions_file, training_folder
+from hf_elastic.tasks.benchmark_training import predictions_file, training_folder
 from hf_elastic.tasks.benchmarks import find_task
 from hf_elastic.tasks.predictions import Predictions
 from hf_elastic.tasks.scoring import score

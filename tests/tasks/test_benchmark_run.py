@@ -12,7 +12,8 @@ from transformers import AutoModelForSequenceClassification
 from hf_elastic.checkpoints import load_elastic, load_tokenizer
 from hf_elastic.hub.exporting import export_family
 from hf_elastic.recipes import TrainingSettings
-from hf_elastic.tasks.benchmark_run import BenchmarkRequest, run_benchmark
+from hf_elastic.tasks.benchmark_request import BenchmarkRequest
+from hf_elastic.tasks.benchmark_run import run_benchmark
 from hf_elastic.tasks.benchmarks import BENCHMARKS, find_task
 from hf_elastic.tasks.perturbations import PERTURBATIONS
 from hf_elastic.tasks.predictions import Predictions
@@ -282,7 +283,7 @@ def test_rows_of_another_domain_are_checked_before_a_training(source, tmp_path):
     request, begun = request_of("super_glue", source, tmp_path, out_of_domain={"weather": unlabelled}), []
     with pytest.raises(ValueError, match="rte weather"):
         run_benchmark(request, ["rte"], tmp_path / "out", begun.append)
-    with pytest.raises(ValueError, match="out_of_domain=weather has the columns of one task, and there are rte, cb"):
+    with pytest.raises(ValueError, match="out_of_domain=weather has the columns of one task, and there is rte, cb"):
         run_benchmark(request, ["rte", "cb"], tmp_path / "out", begun.append)
     assert not begun
 

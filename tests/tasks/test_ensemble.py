@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from hf_elastic.tasks.benchmark_run import predictions_file, training_folder
+from hf_elastic.tasks.benchmark_training import predictions_file, training_folder
 from hf_elastic.tasks.benchmarks import BENCHMARKS, find_task
 from hf_elastic.tasks.ensemble import find_members, join, named_in, submit_ensembles
 from hf_elastic.tasks.predictions import Predictions

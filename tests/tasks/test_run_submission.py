@@ -4,7 +4,7 @@ import zipfile
 
 import pytest
 
-from hf_elastic.tasks.benchmark_run import training_folder
+from hf_elastic.tasks.benchmark_training import training_folder
 from hf_elastic.tasks.benchmarks import find_task
 from hf_elastic.tasks.run_submission import submit
 from hf_elastic.tasks.submission import prediction_lines

@@ -6,7 +6,7 @@ from typing import Any
 import transformers
 
 from hf_elastic.recipes import TrainingSettings
-from hf_elastic.tasks.benchmark_run import BenchmarkRequest
+from hf_elastic.tasks.benchmark_request import BenchmarkRequest
 
 from .tiny_tokenizers import wordpiece
 
