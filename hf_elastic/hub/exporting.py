@@ -212,7 +212,7 @@ def _describe(request: ExportRequest, title: str, supernet: Member, members: lis
         task=head.task,
         labels=[config.id2label[i] for i in range(config.num_labels)] if head.has_labels(config) else [],
         hidden_size=config.hidden_size,
-        max_length=config.max_position_embeddings,
+        max_length=request.model.base_model.embeddings.available_positions,
         sequence_length=request.sequence_length,
         formats=request.formats,
         primary_metric=request.primary_metric,

@@ -56,7 +56,7 @@ class ExportRequest:
         sizes = _checked_subnets(model.config, subnets)
         values = _checked_metrics({} if metrics is None else metrics, sizes)
         primary_metric = _checked_primary_metric(primary_metric, values)
-        _check_sequence_length(sequence_length, model.config)
+        _check_sequence_length(sequence_length, model)
         if greater_is_better is None:
             greater_is_better = not (primary_metric or "").endswith("loss")
         if not isinstance(greater_is_better, bool):
@@ -92,10 +92,10 @@ def _check_model(model: ElasticPreTrainedModel, tokenizer: PreTrainedTokenizerBa
         )
 
 
-def _check_sequence_length(sequence_length: int, config: ElasticConfig) -> None:
+def _check_sequence_length(sequence_length: int, model: ElasticPreTrainedModel) -> None:
     if isinstance(sequence_length, bool) or not isinstance(sequence_length, int):
         raise TypeError(f"sequence_length={sequence_length!r}: expected a whole number of tokens.")
-    longest = config.max_position_embeddings
+    longest = model.base_model.embeddings.available_positions
     if not 1 <= sequence_length <= longest:
         raise ValueError(f"sequence_length={sequence_length} must lie between 1 and the model's {longest} positions.")
 

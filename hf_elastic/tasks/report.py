@@ -181,8 +181,8 @@ def _averages(results: Sequence[TaskResult]) -> list[dict[str, BenchmarkAverage]
     for result in results:
         if find_task(result.benchmark, result.task).model_of is None and _validation_scores(result):
             parts.setdefault((result.seed, result.fold), []).append(result)
-    different = {frozenset(_counted(result.task, of_part) for result in of_part) for of_part in parts.values()}
-    if len(different) != 1 or len(*different) < 2:
+    tasks = [{_counted(result) for result in of_part} for of_part in parts.values()]
+    if not tasks or len(tasks[0]) < 2 or any(of_part != tasks[0] for of_part in tasks):
         return []
     return [
         {
@@ -207,10 +207,9 @@ def _tasks(averages: dict[str, BenchmarkAverage]) -> tuple[str, ...]:
     return next(iter(averages.values())).tasks
 
 
-def _counted(name: str, results: Sequence[TaskResult]) -> str:
-    """The task that counts in the average, of which this may be another form."""
-    task = find_task(results[0].benchmark, name)
-    return task.form_of or name
+def _counted(result: TaskResult) -> str:
+    """The task that counts in the average, of which the result's may be another form."""
+    return find_task(result.benchmark, result.task).form_of or result.task
 
 
 def _validation_scores(result: TaskResult) -> Scores:

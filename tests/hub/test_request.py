@@ -5,9 +5,9 @@ import sys
 
 import numpy
 import pytest
-from transformers import BertConfig, BertForSequenceClassification
+from transformers import BertConfig, BertForSequenceClassification, RobertaConfig, RobertaForSequenceClassification
 
-from hf_elastic import SubnetConfig, export_family
+from hf_elastic import SubnetConfig, convert, export_family
 
 from ..conftest import TINY
 
@@ -133,6 +133,15 @@ def test_sequence_length(length, refuse):
     refuse(
         ValueError, f"sequence_length={length} must lie between 1 and the model's 64 positions", sequence_length=length
     )
+
+
+def test_sequence_length_where_padding_takes_positions(tokenizer, tmp_path):
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    config = RobertaConfig(vocab_size=len(tokenizer), max_position_embeddings=66, pad_token_id=1, **sizes)
+    model = convert(RobertaForSequenceClassification(config))
+    model.config.subnets = {"large": SubnetConfig()}
+    with pytest.raises(ValueError, match="sequence_length=65 must lie between 1 and the model's 64 positions"):
+        export_family(model, tokenizer, tmp_path / "family", sequence_length=65)
 
 
 @pytest.mark.parametrize("length", [None, "16", 1.5, True])
