@@ -120,11 +120,15 @@ def main() -> None:
     parser.add_argument("--epochs", type=float, default=2, help="of all sizes together")
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument(
-        "--scores", type=Path, default=Path("ablation.jsonl"), help="what is there already is not run again"
+        "--scores",
+        type=Path,
+        default=Path(__file__).with_name("scores") / "ablation.jsonl",
+        help="what is there already is not run again",
     )
     options = parser.parse_args()
     logging.set_verbosity_error()
     torch.set_num_threads(1)
+    options.scores.parent.mkdir(exist_ok=True)
     tokenizer = AutoTokenizer.from_pretrained(minilm_checkpoint())
     for task in options.tasks:
         run_task(task, options, tokenizer)
