@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--model", help="folder or Hub id of a checkpoint; MiniLM by default")
     parser.add_argument("--data-dir", help="folder of rows; the Hub's by default")
     parser.add_argument("--output-dir", type=Path, default=Path("glue-family"))
-    parser.add_argument("--size", default="small", help="the size to export")
+    parser.add_argument("--size", choices=DEFAULT_SUBNETS, default="small", help="the size to export")
     parser.add_argument("--epochs", type=float, default=1.0, help="of the full model alone, and of all sizes")
     parser.add_argument("--train-rows", type=int, help="all by default")
     parser.add_argument("--max-length", type=int, default=128)

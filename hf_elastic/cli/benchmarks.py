@@ -85,12 +85,14 @@ def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., No
             Path | None, typer.Option(help="Folder for the files that the benchmark's server takes, a zip per size.")
         ] = None,
     ) -> None:
+        from ..hub.request import check_extra
         from ..tasks.benchmark_request import BenchmarkRequest
         from ..tasks.benchmark_run import run_benchmark
         from ..tasks.report import score_table, write_report
         from ..tasks.run_submission import submit
         from ..tasks.task_mixture import Mixing
 
+        check_extra("matplotlib")  # of the report, which comes last
         if (model is None) == (init_from is None):
             raise typer.BadParameter("Give a checkpoint as --model, or as --init-from.")
         if folds and submission is not None:

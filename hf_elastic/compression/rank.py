@@ -194,14 +194,27 @@ def _add_scores(model: ElasticPreTrainedModel, batch: Mapping[str, torch.Tensor]
 def _check_fits(model: ElasticPreTrainedModel, importance: Importance) -> None:
     units = [(layer["heads"].shape, layer["neurons"].shape) for layer in UnitScores(model, hidden=False).layers]
     scored = [
-        (heads.shape, neurons.shape) for heads, neurons in zip(importance.heads, importance.neurons, strict=True)
+        (heads.shape, neurons.shape) for heads, neurons in zip(importance.heads, importance.neurons, strict=False)
     ]
-    size = model.config.hidden_size
-    if scored != units or (importance.hidden is not None and len(importance.hidden) != size):
+    if scored != units or not len(importance.heads) == len(importance.neurons) == len(importance.experts):
         raise ValueError(
             f"The scores are of a model with {_shapes(scored)}, and this one has {_shapes(units)}: rank a model of "
             "the same structure."
         )
+    size = model.config.hidden_size
+    for name, of_hidden in (("hidden", importance.hidden), ("features", importance.features)):
+        if of_hidden is not None and len(of_hidden) != size:
+            raise ValueError(f"The scores have {len(of_hidden)} {name} units, and the model has {size} hidden ones.")
+    if importance.hidden is not None and (importance.features is not None) != _has_features(model):
+        raise ValueError(
+            f"A {type(model).__name__} does not have the head of the model that was ranked, whose classifier reads "
+            "units of its own, or not: rank a model with such a head, or with hidden=False."
+        )
+
+
+def _has_features(model: ElasticPreTrainedModel) -> bool:
+    """Whether the units that a classifier reads are scored by themselves."""
+    return UnitScores(model, hidden=True).features is not None
 
 
 def _shapes(units: list[tuple[torch.Size, torch.Size]]) -> str:

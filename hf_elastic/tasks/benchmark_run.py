@@ -70,6 +70,8 @@ def run_benchmark(
     ]
     for training in trainings:  # before the first begins
         training.checked_result()
+        if training.trained.task not in trained:
+            training.check_model()
     results, failures = [], {}
     for training in trainings:
         if training.name_of_all in failures:  # which has failed for all its tasks
@@ -92,7 +94,7 @@ def _check_tasks(request: BenchmarkRequest, trained: Sequence[Task], diagnostics
             f"{diagnostics[0].name} is a diagnostic without training rows: leave it out, or give folds=0."
         )
     if request.mixing is not None and len(trained) < 2:
-        raise ValueError(f"mixing is of several tasks, and there is {names or 'none'}.")
+        raise ValueError(f"mixing is of several tasks, and there is {names or 'none'}: name more, or leave it out.")
     if request.out_of_domain and len(trained) != 1:
         raise ValueError(
             f"out_of_domain={', '.join(request.out_of_domain)} has the columns of one task, and there is "

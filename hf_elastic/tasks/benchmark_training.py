@@ -78,7 +78,9 @@ class BenchmarkTraining:
     @property
     def name_of_all(self) -> str:
         """The name of the training with all its tasks."""
-        return f"{'+'.join(task.name for task in self.together)}/seed-{self.seed}" if self.together else self.name
+        if not self.together or self.task.model_of is not None:
+            return self.name
+        return f"{'+'.join(task.name for task in self.together)}/seed-{self.seed}"
 
     @property
     def trained(self) -> "BenchmarkTraining":
@@ -106,6 +108,20 @@ class BenchmarkTraining:
             )
         return result
 
+    def check_model(self) -> None:
+        """Checks that there is what answers a diagnostic.
+
+        Raises:
+            FileNotFoundError: If there is no result of its task.
+            ValueError: If that is one of something else.
+        """
+        trained = self.trained
+        if trained.checked_result() is None:
+            raise FileNotFoundError(
+                f"{self.task.name} is answered by a model of {trained.task.name}, of which there is no result in "
+                f"{trained.folder}: run {trained.task.name} first, or with it."
+            )
+
     def result(self, on_training: Callable[[str], None] | None, on_phase: Callable[[str], None] | None) -> TaskResult:
         """Gives the result: that which is there, else a new one, with what it lacks.
 
@@ -117,22 +133,20 @@ class BenchmarkTraining:
             FileNotFoundError: If it is a diagnostic's, and there is no model to answer it.
             ValueError: If that is a model of another request, or rows, settings and checkpoint do not fit together.
         """
+        trained = self.trained
+        if trained is self and any(TaskResult.load(each.folder) is None for each in self._all):
+            if on_training is not None:
+                on_training(self.name_of_all)
+            self._train_all(on_phase)
+            on_training = None
         result = TaskResult.load(self.folder)
         others = self._other_rows(result)
         if result is not None and not self._lacks_robustness(result) and not others:
             return result
-        trained = self.trained
-        trains_all = bool(self.together) and result is None and trained is self
         if on_training is not None:
-            on_training(self.name_of_all if trains_all else self.name)
-        if trains_all:
-            self._train_all(on_phase)
-            return self.result(None, None)
-        if trained is not self and trained.checked_result() is None:
-            raise FileNotFoundError(
-                f"{self.task.name} is answered by a model of {trained.task.name}, of which there is no result in "
-                f"{trained.folder}: run {trained.task.name} first, or with it."
-            )
+            on_training(self.name)
+        if trained is not self:
+            self.check_model()
         data = self._read()
         wanted = self._described(data)
         if result is None and trained is self:
@@ -148,7 +162,6 @@ class BenchmarkTraining:
             scored = OtherRows(content_hash(rows), len(rows), run.score_rows(rows, name))
             result = dataclasses.replace(result, out_of_domain={**result.out_of_domain, name: scored})
             result.save(self.folder)
-        (self.folder / ERROR_NAME).unlink(missing_ok=True)
         return result
 
     def keep_error(self, text: str) -> None:
@@ -202,9 +215,14 @@ class BenchmarkTraining:
     def _max_length(self) -> int:
         return self.request.settings_for(self.task, self.seed).max_length
 
+    @property
+    def _all(self) -> "list[BenchmarkTraining]":
+        """What is trained on one encoder; nothing if it is trained by itself."""
+        return [dataclasses.replace(self, task=task) for task in self.together]
+
     def _train_all(self, on_phase: Callable[[str], None] | None) -> None:
         """Trains the tasks on one encoder, and saves the result of each."""
-        trainings = [dataclasses.replace(self, task=task) for task in self.together]
+        trainings = self._all
         rows = [training._read() for training in trainings]
         runs = train_on_tasks(
             self.request.source,
@@ -226,6 +244,7 @@ class BenchmarkTraining:
             for size, predictions in by_size.items():
                 predictions.save(predictions_file(self.folder, split, size))
         result.save(self.folder)
+        (self.folder / ERROR_NAME).unlink(missing_ok=True)
         return result
 
 

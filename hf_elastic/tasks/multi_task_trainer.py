@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+from torch.utils.data import DataLoader
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.utils import logging
 
@@ -43,10 +44,11 @@ class MultiTaskTrainer(ElasticTrainer):
 
     Raises:
         TypeError: If model or data are of another kind.
-        ValueError: If teachers are given, or batches are to grow.
+        ValueError: If teachers are given, or arguments do not suit several tasks.
     """
 
     args_of_one_size: ClassVar[tuple[str, ...]] = ("gradient_conflicts",)
+    _fixed_shares: dict[str, float] | None = None
 
     def _validate_args(self) -> None:
         for value, kind in ((self.model, MultiTaskModel), (self.train_dataset, TaskMixture)):
@@ -57,6 +59,17 @@ class MultiTaskTrainer(ElasticTrainer):
                 )
         if self.teachers:
             raise ValueError("teachers have one task: leave them out where several are trained together.")
+        for name in ("save_strategy", "eval_strategy"):
+            if (value := getattr(self.args, name)) != "no":
+                raise ValueError(
+                    f"{name}={str(value)!r}: a training on several tasks keeps no checkpoints and is evaluated at its "
+                    "end. Leave it out, with what needs it (on_bad_step='rollback', load_best_model_at_end, "
+                    "early_stopping_min_gain)."
+                )
+        if self.args.label_smoothing_factor and any(task.label_range is not None for task in self.model.tasks):
+            raise ValueError(
+                f"label_smoothing_factor={self.args.label_smoothing_factor} is of classes, and a task is a regression."
+            )
         if not self.args.keep_effective_batch:
             raise ValueError("keep_effective_batch=False lets batches grow, and those of several tasks cannot.")
         super()._validate_args()
@@ -69,7 +82,17 @@ class MultiTaskTrainer(ElasticTrainer):
     def _get_train_sampler(self, train_dataset: TaskMixture | None = None) -> MixtureSampler:
         # All processes have the same task in the same step.
         batch_size = self._train_batch_size * self.accelerator.num_processes
-        return MixtureSampler(train_dataset or self.train_dataset, batch_size, self.args.seed)
+        mixture = train_dataset or self.train_dataset
+        return MixtureSampler(mixture, batch_size, self.args.seed, self._fixed_shares)
+
+    def get_ranking_dataloader(self) -> DataLoader:
+        """Gives batches of all tasks in turn: a small one counts as much as a large one."""
+        tasks = self.train_dataset.parts
+        self._fixed_shares = dict.fromkeys(tasks, 1 / len(tasks))
+        try:
+            return super().get_ranking_dataloader()
+        finally:
+            self._fixed_shares = None
 
     def gradient_of(self, name: str, inputs: dict[str, Any]) -> str:
         return f"{name} on task {int(inputs['task'][0])}"
@@ -91,8 +114,8 @@ class MixtureUpdates(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        interval = max(state.max_steps // (self.number + 1), 1)
-        if state.global_step % interval or state.global_step >= state.max_steps:
+        before, now = ((state.global_step - i) * (self.number + 1) // state.max_steps for i in (1, 0))
+        if now == before or state.global_step >= state.max_steps:
             return
         mixture = self.trainer.train_dataset
         scores = mixture.scores(self.trainer)

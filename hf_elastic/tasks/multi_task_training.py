@@ -68,6 +68,9 @@ def train_on_tasks(
             "sampling='dynamic' measures progress on rows that are held out: give held_out_fraction (--calibrate), "
             "e.g. 0.05."
         )
+    names = [data.task.name for data, _ in tasks]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"Several tasks are called {repeated[0]}: give each once, and of one benchmark.")
     if sizes is not None:
         check_sizes(sizes)
     announce("data")

@@ -169,9 +169,14 @@ class Predictions:
                 parts: Mapping[str, Any] = json.loads(arrays["parts"].tobytes())
                 logits = arrays["logits"]
         except (zipfile.BadZipFile, zlib.error, KeyError) as error:
-            raise ValueError(f"{path} holds no predictions, or is damaged: predict again.") from error
-        if parts["version"] != VERSION:
-            raise ValueError(f"{path} is of version {parts['version']}, and not {VERSION}: predict again.")
+            raise ValueError(
+                f"{path} holds no predictions, or is damaged: remove the folder of its training, and train again."
+            ) from error
+        if parts.get("version") != VERSION:
+            raise ValueError(
+                f"{path} is of version {parts.get('version')}, and not {VERSION}: remove the folder of its training, "
+                "and train again."
+            )
         label_names = find_task(parts["benchmark"], parts["task"]).label_names
         if tuple(parts["label_names"]) != label_names:
             raise ValueError(

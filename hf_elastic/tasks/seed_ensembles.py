@@ -4,8 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from transformers.utils import logging
+
 from .ensemble import Member, join, rows_hash
 from .task_result import SizeCost, TaskResult
+
+logger = logging.get_logger(__name__)
 
 
 def seed_ensembles(results: Sequence[TaskResult], run: str | Path) -> list[TaskResult]:
@@ -18,7 +22,7 @@ def seed_ensembles(results: Sequence[TaskResult], run: str | Path) -> list[TaskR
     Returns:
         One result for each task with several seeds, with the scores of the ensembles and what all seeds cost together.
         There is none where the seeds were scored on different rows, as when these are held out from the training rows,
-        or predictions are not there any more.
+        or predictions are not there any more, or cannot be read.
     """
     by_task: dict[str, list[TaskResult]] = {}
     for result in results:
@@ -36,7 +40,11 @@ def _joined(results: Sequence[TaskResult], run: Path) -> TaskResult | None:
         same_rows = len({rows_hash(member, split) for member in members}) == 1
         if not same_rows or not all(member.file(split).is_file() for member in members):
             return None
-    scores = {size: join(of_size, first.scores).scores for size, of_size in by_size.items()}
+    try:
+        scores = {size: join(of_size, first.scores).scores for size, of_size in by_size.items()}
+    except ValueError as error:  # of a file that another version wrote, or that is damaged
+        logger.warning(f"There is no ensemble of the seeds of {first.task}: {error}")
+        return None
     return replace(
         first,
         scores={split: {size: scores[size][split] for size in scores} for split in first.scores},

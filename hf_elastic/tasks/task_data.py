@@ -119,6 +119,8 @@ def read_other_rows(task: Task, source: "str | Path | datasets.Dataset", name: s
         ImportError: If `datasets` is not installed.
         ValueError: As [`read_task`] does, and if a label is hidden.
     """
+    if name in task.splits:
+        raise ValueError(f"{name!r} is a split of {task.name}: call the rows of another domain by another name.")
     rows = source if isinstance(source, require_datasets().Dataset) else load_file(source)
     return _checked(task, name, rows)
 

@@ -1,7 +1,7 @@
 """Training data of several tasks in one, and how often each of them comes.
 
 What is distinctive: batches are of one task each, and come in turn rather than by lot: after any number of batches,
-every task has had its share of them but for one.
+every task has had its share of them but for one or two.
 """
 
 import zlib
@@ -37,7 +37,7 @@ class Mixing:
             held out.
         temperature: Of `"temperature"`: shares are proportional to the rows to the power of `1 / temperature`; 1 is
             proportional, and infinity would be uniform.
-        updates: Of `"dynamic"`: how often the shares are measured anew in a training; they are uniform before.
+        updates: Of `"dynamic"`: how often the shares are measured anew in a training; they are uniform at first.
         references: Of `"dynamic"`: the score of a model for each task alone, which is the best to be had. Default: 1.
 
     Raises:
@@ -148,10 +148,15 @@ class MixtureSampler(Sampler[int]):
             Rows of a batch, of all processes together.
         seed (`int`):
             Seed of the order within the tasks.
+        shares (`Mapping[str, float]`, *optional*):
+            The part of the batches that each task has. Default: that of the mixture, which may change.
     """
 
-    def __init__(self, mixture: TaskMixture, batch_size: int, seed: int) -> None:
-        self.mixture, self.batch_size, self.seed, self.epoch = mixture, batch_size, seed, 0
+    def __init__(
+        self, mixture: TaskMixture, batch_size: int, seed: int, shares: Mapping[str, float] | None = None
+    ) -> None:
+        self.mixture, self.batch_size, self.seed, self.epoch, self.shares = mixture, batch_size, seed, 0, shares
+        self._due = [0.0] * len(mixture.parts)  # what each task lacks of its share; goes on from epoch to epoch
         self._lengths = [[_length(ids) for ids in part["input_ids"]] for part in mixture.parts.values()]
 
     def set_epoch(self, epoch: int) -> None:
@@ -163,11 +168,13 @@ class MixtureSampler(Sampler[int]):
 
     def __iter__(self) -> Iterator[int]:
         batches = [self._batches(number) for number in range(len(self._lengths))]
-        due = [0.0] * len(batches)
+        if self.epoch == 0:
+            self._due = [0.0] * len(batches)
         for _ in range(len(self) // self.batch_size):
-            due = [of_task + share for of_task, share in zip(due, self.mixture.shares.values(), strict=True)]
-            number = due.index(max(due))
-            due[number] -= 1
+            shares = self.mixture.shares if self.shares is None else self.shares
+            self._due = [due + share for due, share in zip(self._due, shares.values(), strict=True)]
+            number = self._due.index(max(self._due))
+            self._due[number] -= 1
             yield from next(batches[number])
 
     def _batches(self, number: int) -> Iterator[Sequence[int]]:

@@ -109,7 +109,7 @@ class TaskRun:
         task, split = self.data.task, self.data.scored_splits[0]
         return {
             kind: self._scores_of(
-                replace(task, input_format=PerturbedFormat(task.input_format, kind)), split, self.data.splits[split]
+                split, self.data.splits[split], replace(task, input_format=PerturbedFormat(task.input_format, kind))
             )
             for kind in kinds
         }
@@ -126,12 +126,12 @@ class TaskRun:
         Returns:
             The task's metrics by size and name.
         """
-        return self._scores_of(self.data.task, name, rows)
+        return self._scores_of(name, rows, self.data.task)
 
-    def _scores_of(self, task: Task, name: str, rows: "datasets.Dataset") -> dict[str, dict[str, float]]:
-        by_size = _predict_split(self.trainer, task, name, rows, self.max_length)
+    def _scores_of(self, name: str, rows: "datasets.Dataset", read_as: Task) -> dict[str, dict[str, float]]:
+        by_size = _predict_split(self.trainer, read_as, name, rows, self.max_length)
         return {
-            size: score(task, rows.to_list(), self.post_processing[size].applied(raw).answers)
+            size: score(self.data.task, rows.to_list(), self.post_processing[size].applied(raw).answers)
             for size, raw in by_size.items()
         }
 
@@ -224,6 +224,8 @@ def train_on_task(
         ValueError, TypeError, OSError: If sizes, settings, data and checkpoint do not fit together.
     """
     announce = on_phase or (lambda phase: None)
+    if data.task.model_of is not None:
+        raise ValueError(f"{data.task.name} is a diagnostic without training rows: train {data.task.model_of}.")
     announce("data")
     data = hold_out(data, settings, held_out_fraction)
     with tempfile.TemporaryDirectory() as unused:  # the trainer wants a folder, but no checkpoints are written
@@ -382,6 +384,8 @@ def task_metrics(
         counts: Number of examples of each row.
     """
     logits = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
+    if task.label_range is not None:  # as predictions are
+        logits = np.clip(logits, *task.label_range)
     return score(task, rows, answers_of(task.input_format, rows, counts, logits))
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 from transformers import EvalPrediction, PreTrainedTokenizerBase
 from transformers.trainer_utils import has_length
 from transformers.utils import logging
@@ -203,7 +203,7 @@ def train_family(
     if rank_examples:
         with phases.timed("rank"):
             batches = math.ceil(rank_examples / args.train_batch_size)
-            importance = rank(trainer.elastic_model, _random_batches(trainer), max_batches=batches)
+            importance = rank(trainer.elastic_model, trainer.get_ranking_dataloader(), max_batches=batches)
     with phases.timed("co-train"):
         trainer.train()
     metrics = {}
@@ -239,16 +239,6 @@ def read_metrics(path: str | Path, sizes: Iterable[str]) -> dict[str, dict[str, 
     if not isinstance(metrics, dict):
         raise ValueError(f'{file} should hold metrics by size, e.g. {{"small": {{"accuracy": 0.9}}}}.')
     return {size: metrics[size] for size in sizes if size in metrics}
-
-
-def _random_batches(trainer: ElasticTrainer) -> DataLoader:
-    """Training batches in random order: those grouped by length begin with the longest examples."""
-    strategy = trainer.args.train_sampling_strategy
-    trainer.args.train_sampling_strategy = "random"
-    try:
-        return trainer.get_train_dataloader()
-    finally:
-        trainer.args.train_sampling_strategy = strategy
 
 
 def _check_amounts(finetune_epochs: float, rank_examples: int, train_dataset: Dataset) -> None:

@@ -84,7 +84,9 @@ def finetune(trainer: ElasticTrainer, args: ElasticTrainingArguments, **keywords
             Arguments of a trainer: the data, and how to train on them.
     """
     config = trainer.elastic_model.config
-    subnets, config.subnets = config.subnets, {trainer.full_name: SubnetConfig()}
+    # Where no size is the whole model, it has a name that sizes cannot have.
+    name = trainer.full_name if trainer.full_name in config.subnets else "full"
+    subnets, config.subnets = config.subnets, {name: SubnetConfig()}
     try:
         finetuner = type(trainer)(trainer.model, args, **keywords)
         show_loss_only(finetuner, "Full model")

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 from transformers import PreTrainedModel, TrainerCallback
 from transformers.trainer_callback import ProgressCallback
 from transformers.trainer_utils import EvalLoopOutput, TrainOutput, unwrap_peft_model
@@ -196,6 +197,14 @@ class ElasticTrainer(BaseTrainer):
         self.objective.distiller.open_caches(self.train_dataset)
         return super()._inner_training_loop(*positional, **keywords)
 
+    def get_ranking_dataloader(self) -> DataLoader:
+        """Gives training batches in random order, to rank units by: those by length begin with the longest."""
+        strategy, self.args.train_sampling_strategy = self.args.train_sampling_strategy, "random"
+        try:
+            return self.get_train_dataloader()
+        finally:
+            self.args.train_sampling_strategy = strategy
+
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """The parent's optimizer, with groups by depth, which trains feature projections as well."""
         optimizer = super().create_optimizer(model)
@@ -354,7 +363,7 @@ class ElasticTrainer(BaseTrainer):
 
     def evaluation_loop(
         self,
-        dataloader: torch.utils.data.DataLoader,
+        dataloader: DataLoader,
         description: str,
         prediction_loss_only: bool | None = None,
         ignore_keys: list[str] | None = None,
