@@ -1,12 +1,13 @@
 """Ranking changes the order of units and nothing else."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
 from transformers import BertModel
 
-from hf_elastic import ElasticForSequenceClassification, extract, rank, to_stock
+from hf_elastic import ElasticForSequenceClassification, ElasticForTokenClassification, extract, rank, to_stock
 from hf_elastic.compression.rank import reorder_units
 
 from ..conftest import TINY, first_output, make_inputs, make_labels, randomize
@@ -185,6 +186,16 @@ def test_another_model_of_the_structure_is_reordered_alike(classifier):
     reorder_units(other, importance)
     expected = classifier.state_dict()
     assert all(torch.equal(weight, expected[name]) for name, weight in other.state_dict().items())
+
+
+def test_scores_of_another_head_are_refused(classifier):
+    importance = rank(classifier, batches(type(classifier).__name__), hidden=True)
+    assert importance.features is not None
+    other = ElasticForTokenClassification(classifier.config)
+    with pytest.raises(ValueError, match="A ElasticForTokenClassification does not have the head"):
+        reorder_units(other, importance)
+    with pytest.raises(ValueError, match="The scores have 3 features units"):
+        reorder_units(classifier, replace(importance, features=importance.features[:3]))
 
 
 def test_scores_of_another_structure_are_refused(classifier, tiny_config):

@@ -4,6 +4,7 @@ import json
 import shutil
 import zipfile
 
+import datasets
 import pytest
 import torch
 from datasets import Dataset
@@ -12,7 +13,7 @@ from transformers import AutoModelForSequenceClassification
 from hf_elastic.checkpoints import load_elastic, load_tokenizer
 from hf_elastic.hub.exporting import export_family
 from hf_elastic.recipes import TrainingSettings
-from hf_elastic.tasks.benchmark_request import BenchmarkRequest
+from hf_elastic.tasks.benchmark_request import BenchmarkRequest, content_hash
 from hf_elastic.tasks.benchmark_run import run_benchmark
 from hf_elastic.tasks.benchmarks import BENCHMARKS, find_task
 from hf_elastic.tasks.perturbations import PERTURBATIONS
@@ -155,6 +156,38 @@ def test_tasks_that_were_to_be_trained_together_fail_together(tmp_path, source):
     assert list(run.failures) == ["rte+cola/seed-1", "rte+cola/seed-2"] and not run.results
 
 
+def test_a_training_of_several_tasks_is_repeated_as_a_whole_and_diagnostics_fail_alone(tmp_path, source):
+    for task in ("copa", "rte", "axg"):
+        write_task(tmp_path, "super_glue", task)
+    out, names = tmp_path / "out", ["rte", "copa", "axb", "axg"]
+    request = request_of("super_glue", source, tmp_path, settings=UNTRAINED, mixing=Mixing("uniform"), robustness=True)
+    run = run_benchmark(request, names, out)
+    assert [result.task for result in run.results] == ["rte", "copa", "axg"]
+    assert list(run.failures) == ["axb/seed-42"]
+    assert all(result.robustness for result in run.results)
+    shutil.rmtree(out / "copa")  # as if it had been broken off between the two
+    (out / "rte" / "seed-42" / "error.txt").write_text("an earlier one")
+    again = run_benchmark(request, ["rte", "copa"], out)
+    assert all(TaskResult.load(out / name / "seed-42").robustness for name in ("rte", "copa"))
+    assert [result.robustness for result in again.results] == [result.robustness for result in run.results[:2]]
+    assert not (out / "rte" / "seed-42" / "error.txt").exists()
+
+
+@pytest.mark.parametrize("task", ["multirc", "record"])
+def test_robustness_of_tasks_with_answers_of_their_own(tmp_path, source, task):
+    write_task(tmp_path, "super_glue", task)
+    request = request_of("super_glue", source, tmp_path, settings=UNTRAINED, robustness=True)
+    (result,) = run_benchmark(request, [task], tmp_path / "out").results
+    assert result.robustness["typos"]["half"].keys() == result.scores["validation"]["half"].keys()
+
+
+def test_rows_are_told_by_all_of_them():
+    rows = datasets.Dataset.from_dict({"text": [str(i) for i in range(9000)]})
+    other = datasets.Dataset.from_dict({"text": [str(i) if i != 4567 else "x" for i in range(9000)]})
+    assert content_hash(rows) == content_hash(rows.select(range(9000))) != content_hash(other)
+    assert len({content_hash(part) for part in (rows, rows.select(range(8999)), rows.rename_column("text", "a"))}) == 3
+
+
 def test_every_task_and_seed_is_run_once(rte, source, tmp_path):
     request, begun = request_of("super_glue", source, rte / "rows", seeds=(42, 42)), []
     run = run_benchmark(request, ["rte", "rte"], rte / "out", begun.append)
@@ -283,6 +316,9 @@ def test_rows_of_another_domain_are_checked_before_a_training(source, tmp_path):
     request, begun = request_of("super_glue", source, tmp_path, out_of_domain={"weather": unlabelled}), []
     with pytest.raises(ValueError, match="rte weather"):
         run_benchmark(request, ["rte"], tmp_path / "out", begun.append)
+    unlabelled_test = request_of("super_glue", source, tmp_path, out_of_domain={"test": unlabelled})
+    with pytest.raises(ValueError, match="'test' is a split of rte"):
+        run_benchmark(unlabelled_test, ["rte"], tmp_path / "out", begun.append)
     with pytest.raises(ValueError, match="out_of_domain=weather has the columns of one task, and there is rte, cb"):
         run_benchmark(request, ["rte", "cb"], tmp_path / "out", begun.append)
     assert not begun

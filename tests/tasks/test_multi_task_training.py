@@ -202,6 +202,18 @@ def test_conflicts_between_tasks_and_sizes_are_handled(source, data):
     assert least_cosine(gradients, combined) > -0.1  # but for what the solver adds to be stable
 
 
+def test_all_tasks_have_a_part_in_the_ranking(source, data):
+    trainer, _ = two_task_trainer(source, data)
+    trainer.train_dataset.shares = {"rte": 1.0, "wnli": 0.0}
+    assert {int(batch["task"][0]) for batch in trainer.get_ranking_dataloader()} == {0, 1}
+    assert {int(batch["task"][0]) for batch in trainer.get_train_dataloader()} == {0}
+
+
+def test_tasks_of_one_name_are_refused(source, data):
+    with pytest.raises(ValueError, match="Several tasks are called rte"):
+        train_on_tasks(source, data(("glue", "rte"), ("super_glue", "rte")), settings(), Mixing(), SIZES)
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
@@ -212,6 +224,7 @@ def test_conflicts_between_tasks_and_sizes_are_handled(source, data):
         ),
         ({"model": lambda model: model.of_task(0)}, TypeError, "is no MultiTaskModel"),
         ({"train_dataset": lambda model: [{"input_ids": [1], "labels": 0}]}, TypeError, "is no TaskMixture"),
+        ({"args": {"save_strategy": "steps"}}, ValueError, "save_strategy='steps': a training on several tasks keeps"),
         ({"teachers": lambda model: [model.of_task(0)]}, ValueError, "teachers have one task"),
     ],
 )

@@ -69,6 +69,20 @@ def test_proportional_batches_have_every_row_once():
     assert sorted(MixtureSampler(rows, batch_size=8, seed=0)) == list(range(96))
 
 
+def test_what_a_small_task_lacks_is_made_up_for_in_later_epochs():
+    sampler, tasks = MixtureSampler(mixture(large=200, small=5), batch_size=41, seed=0), Counter()
+    for epoch in range(9):
+        sampler.set_epoch(epoch)
+        tasks.update(drawn(sampler))
+    assert tasks == {0: 44, 1: 1}
+
+
+def test_shares_can_be_fixed():
+    rows = mixture(large=64, small=8)
+    sampler = MixtureSampler(rows, batch_size=8, seed=0, shares={"large": 0.5, "small": 0.5})
+    assert abs(Counter(drawn(sampler))[1] - len(sampler) / 16) <= 1
+
+
 def test_a_small_task_begins_anew_with_the_rows_that_were_left_over():
     rows = mixture(Mixing("uniform"), large=70, small=10)
     counts = Counter(index for index in MixtureSampler(rows, batch_size=4, seed=0) if index >= 70)
