@@ -62,8 +62,8 @@ class MultiTaskTrainer(ElasticTrainer):
         for name in ("save_strategy", "eval_strategy"):
             if (value := getattr(self.args, name)) != "no":
                 raise ValueError(
-                    f"{name}={value.value!r}: a training on several tasks keeps no checkpoints and is evaluated at its "
-                    "end. Leave it out, with what needs it (on_bad_step='rollback', load_best_model_at_end, "
+                    f"{name}={value.value!r}: a training on several tasks keeps no checkpoints and is evaluated at "
+                    "its end. Leave it out, with what needs it (on_bad_step='rollback', load_best_model_at_end, "
                     "early_stopping_min_gain)."
                 )
         if self.args.label_smoothing_factor and any(task.label_range is not None for task in self.model.tasks):

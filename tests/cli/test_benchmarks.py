@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 import hf_elastic
 from hf_elastic.checkpoints import load_elastic
 from hf_elastic.cli import app, main
+from hf_elastic.cli.display import console
 from hf_elastic.tasks.predictions import Predictions
 from hf_elastic.tasks.task_result import TaskResult
 from tests.tasks.benchmark_rows import write_task
@@ -23,7 +24,7 @@ SETTINGS = [*SIZES, *SHORT, "--learning-rate", "1e-3"]
 def surroundings(tmp_path_factory):
     """Room for whole table cells, and a cache that is not the user's."""
     with pytest.MonkeyPatch.context() as changes:
-        changes.setenv("COLUMNS", "200")
+        changes.setattr(console, "width", 200)
         changes.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets-cache"))
         yield
 
