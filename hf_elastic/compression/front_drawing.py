@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +17,19 @@ INK, MUTED, FRONT, DOT = "#1f2933", "#7b8794", "#9fb3c8", "#1769aa"
 WIDTH_INCHES, HEIGHT_INCHES, DOTS_PER_INCH = 9.0, 3.8, 160
 
 
+def check_drawing() -> None:
+    """Checks that pictures can be drawn.
+
+    Raises:
+        ImportError: If matplotlib is not installed; says how to install it.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ImportError("A picture of the front needs `matplotlib`: pip install matplotlib")
+
+
 def new_figure() -> Figure:
     """Gives an empty figure of the usual size."""
+    check_drawing()
     # The object API: pyplot would change the process's backend and keep the figure alive.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
