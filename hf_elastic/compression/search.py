@@ -2,7 +2,8 @@
 
 import copy
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
 
 from ..modeling.configuration_elastic import ElasticConfig
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
@@ -37,7 +38,7 @@ def search(
     name: str = "found",
     proxy_fn: Evaluation | None = None,
     candidates: Iterable[SubnetConfig] = (),
-    importance: Importance | None = None,
+    importance: Importance | Callable[[], Importance] | None = None,
     settings: SearchSettings | None = None,
 ) -> SearchResult:
     """Finds sizes of a trained supernet that keep a budget, and names them in `model.config.subnets`.
@@ -75,8 +76,9 @@ def search(
             [`~training.distillation_proxy.DistillationProxy`] is one.
         candidates (`Iterable[SubnetConfig]`, *optional*):
             Sizes of your own to consider.
-        importance ([`~hf_elastic.compression.rank.Importance`], *optional*):
-            Scores of the units as they are ordered now ([`score_units`]), on training rows.
+        importance ([`~hf_elastic.compression.rank.Importance`] or `Callable[[], Importance]`, *optional*):
+            Scores of the units as they are ordered now ([`score_units`]), on training rows; or a function that gives
+            them, which is called once some size is known to keep the budget.
         settings ([`SearchSettings`], *optional*):
             How to search.
 
@@ -102,9 +104,11 @@ def search(
     config, settings, by_hand = _without(model.config, names), settings or SearchSettings(), list(candidates)
     _check_nesting(by_hand, config)
     space = SPACES[settings.choices](config, settings.steps, by_hand)
-    first = _first_candidates(space, by_hand, importance)
     with quiet_optuna(), evaluation_mode(model):
-        result = SearchRun(model, space, eval_fn, proxy_fn, budget, settings).result(first, names)
+        run = SearchRun(model, space, eval_fn, proxy_fn, budget, settings)
+        first = _first_candidates(space, by_hand)
+        run.check_reachable(first)
+        result = run.result([*first, *_important_candidates(space, importance)], names)
     named = {size: subnet for size, subnet in result.items() if size not in config.subnets}
     model.config.subnets = {**config.subnets, **named}
     return result
@@ -130,19 +134,23 @@ def _check_nesting(candidates: Sequence[SubnetConfig], config: ElasticConfig) ->
             )
 
 
-def _first_candidates(
-    space: SearchSpace, by_hand: Sequence[SubnetConfig], importance: Importance | None
-) -> list[tuple[str, SubnetConfig]]:
+def _first_candidates(space: SearchSpace, by_hand: Sequence[SubnetConfig]) -> list[tuple[str, SubnetConfig]]:
     """Gives what the search begins with, each size with where it comes from."""
     config = space.config
     found = [(f"{NAMED}{size}", subnet) for size, subnet in config.subnets.items()]
     found += [("by hand", subnet) for subnet in by_hand]
     found += [(MIXED, subnet) for subnet in mix_n_match(config) if nests(subnet, config.subnets, config)]
-    found += [("narrowest", subnet) for subnet in space.narrowest()]
-    if importance is not None:
-        for share in IMPORTANCE_SHARES:
-            for depth in IMPORTANCE_DEPTHS:
-                layers = max(1, round(depth * len(space.full)))
-                sizes = sizes_by_importance(config, importance, share, layers)
-                found.append(("importance", space.nearest(sizes)))
-    return found
+    return found + [("narrowest", subnet) for subnet in space.narrowest()]
+
+
+def _important_candidates(
+    space: SearchSpace, importance: Importance | Callable[[], Importance] | None
+) -> Iterator[tuple[str, SubnetConfig]]:
+    """Gives sizes that keep the most important units, of all layers or of the most important ones."""
+    if importance is None:
+        return
+    if callable(importance):
+        importance = importance()
+    for share, depth in product(IMPORTANCE_SHARES, IMPORTANCE_DEPTHS):
+        layers = max(1, round(depth * len(space.full)))
+        yield "importance", space.nearest(sizes_by_importance(space.config, importance, share, layers))

@@ -6,11 +6,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..modeling.subnet_elastic import SubnetConfig
+from ..modeling.configuration_elastic import ElasticConfig
+from ..modeling.subnet_elastic import LayerSize, SubnetConfig
 from .budget import Budget, SizeCosts
 from .front_drawing import FRONT, INK, MUTED, draw_front, new_figure, save_figure, style_axes
 from .latency_table import LatencyTable, Workload
 from .pareto import pareto_front
+from .sizes import span
 
 RESULT_NAME, PICTURE_NAME = "search.json", "search.png"
 # Where candidates come from.
@@ -56,17 +58,21 @@ class Candidate:
         known = {"metric": self.metric, "measured_ms": self.measured_ms}
         return {**values, **{name: value for name, value in known.items() if value is not None}}
 
-    def row(self, name: str) -> dict[str, str]:
-        """Gives the cells of a table by column."""
-        sizes = {"layers": self.subnet.layers, "heads": self.subnet.num_attention_heads}
-        sizes["ffn"] = self.subnet.intermediate_size
-        cells = {title: "all" if value is None else _listed(value) for title, value in sizes.items()}
-        row = {"size": name, "from": self.origin, **cells, "parameters": f"{self.costs.parameters / 1e6:.2f} M"}
-        row |= {"MFLOPs": f"{self.costs.flops / 1e6:.0f}", "MB": f"{self.costs.megabytes:.1f}"}
+    def row(self, name: str, sizes: Sequence[LayerSize]) -> dict[str, str]:
+        """Gives the cells of a table by column; `sizes` are the layers that the size keeps."""
+        row = {
+            "size": name,
+            "from": self.origin,
+            "layers": str(len(sizes)),
+            "heads": span(size.num_attention_heads for size in sizes),
+            "ffn": span(size.intermediate_size for size in sizes),
+            "parameters": f"{self.costs.parameters / 1e6:.2f} M",
+            "MFLOPs": f"{self.costs.flops / 1e6:.0f}",
+        }
         if self.costs.milliseconds is not None:
             row["ms"] = f"{self.costs.milliseconds:.2f}"
             row["measured"] = "" if self.measured_ms is None else f"{self.measured_ms:.2f}"
-        return row | {"score": f"{self.score:.4g}", "metric": "" if self.metric is None else f"{self.metric:.4f}"}
+        return row | {"score": f"{self.score:.4f}", "metric": "" if self.metric is None else f"{self.metric:.4f}"}
 
 
 @dataclass(frozen=True)
@@ -146,12 +152,17 @@ class SearchResult(Mapping[str, SubnetConfig]):
         mixed = [candidate for candidate in self.candidates if candidate.origin.startswith((MIXED, NAMED))]
         return score_front(mixed, self.cost)
 
-    def table_rows(self) -> list[dict[str, str]]:
-        """Gives a row for each size on the front and each found one, with the cells by column."""
+    def table_rows(self, config: ElasticConfig) -> list[dict[str, str]]:
+        """Gives a row for each size on the front and each found one, with the cells by column.
+
+        Args:
+            config ([`ElasticConfig`]):
+                Configuration of the supernet.
+        """
         names = {id(candidate): name for name, candidate in self.found.items()}
         shown = {id(candidate): candidate for candidate in [*self.front, *self.found.values()]}
         ordered = sorted(shown.values(), key=lambda candidate: candidate.costs.get(self.cost))
-        return [candidate.row(names.get(id(candidate), "")) for candidate in ordered]
+        return [c.row(names.get(id(c), ""), c.subnet.layer_sizes(config)) for c in ordered]
 
     def to_dict(self) -> dict[str, Any]:
         """Gives everything in JSON's types."""
@@ -223,7 +234,3 @@ def score_front(candidates: Sequence[Candidate], cost: str) -> list[Candidate]:
     """Gives the candidates that no other one beats in cost and score, by ascending cost."""
     costs = [candidate.costs.get(cost) for candidate in candidates]
     return [candidates[i] for i in pareto_front(costs, [c.score for c in candidates], greater_is_better=False)]
-
-
-def _listed(value: int | tuple[int, ...]) -> str:
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

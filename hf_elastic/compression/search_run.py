@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from numbers import Real
 from typing import TYPE_CHECKING
 
 import torch
@@ -62,7 +63,7 @@ class SearchRun:
         self.model, self.space, self.config = model, space, space.config
         self.budget, self.settings = budget, settings
         self.cost = settings.cost or next(iter(budget.kinds), "flops")
-        self.began = 0.0  # when scoring began
+        self.created, self.began = time.monotonic(), 0.0  # the latter when scoring begins
         self.num_evaluated = 0
         self.ending: str | None = None
         self.table: LatencyTable | None = None
@@ -82,8 +83,6 @@ class SearchRun:
             names (`Sequence[str]`):
                 Names for what is found, the best first.
         """
-        began = time.monotonic()
-        self._check_reachable(first)
         self.began = time.monotonic()
         self._score_candidates(first)
         finalists = self._judge(self._best_few())
@@ -95,7 +94,7 @@ class SearchRun:
             cost=self.cost,
             budget=self.budget,
             workload=self.settings.workload,
-            seconds=time.monotonic() - began,
+            seconds=time.monotonic() - self.created,
             num_evaluated=self.num_evaluated,
             table=self.table,
             processor=processor_name(self.model.device),
@@ -103,8 +102,16 @@ class SearchRun:
             ending=self.ending,
         )
 
-    def _check_reachable(self, first: Sequence[tuple[str, SubnetConfig]]) -> None:
-        """Raises ValueError if no size keeps the budget; measures latencies if these are needed for it."""
+    def check_reachable(self, first: Sequence[tuple[str, SubnetConfig]]) -> None:
+        """Checks that some size keeps the budget, and measures latencies if these are needed for it.
+
+        Args:
+            first (`Sequence[tuple[str, SubnetConfig]]`):
+                Small sizes, each with where it comes from.
+
+        Raises:
+            ValueError: If none does; names the nearest.
+        """
         sizes = {f"{subnet.to_dict()} ({origin})": subnet for origin, subnet in first}
         self.budget.without_latency().check_reachable({name: self._costs(subnet) for name, subnet in sizes.items()})
         if "latency" in (self.cost, *self.budget.kinds):
@@ -301,7 +308,7 @@ class _Scorer:
         if key not in self.archive.scores:
             with self.model.use_subnet(subnet):
                 score = self.function(self.model)
-            if not isinstance(score, int | float):
+            if not isinstance(score, Real):
                 raise TypeError(f"A size is scored {score!r}: the function should give one number, as a float.")
             if not math.isfinite(score):
                 raise ValueError(

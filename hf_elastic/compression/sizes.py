@@ -58,3 +58,9 @@ def by_width(subnets: Iterable[SubnetConfig], config: ElasticConfig) -> list[tup
         return sum(parts) / len(parts), len(sizes)
 
     return sorted((subnet.layer_sizes(config) for subnet in subnets), key=width)
+
+
+def span(values: Iterable[int | str]) -> str:
+    """One number, or the smallest and the largest where layers or heads differ."""
+    values = sorted(set(values))
+    return str(values[0]) if len(values) == 1 else f"{values[0]}–{values[-1]}"

@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ class DistillationProxy:
 
     Args:
         model ([`ElasticPreTrainedModel`]):
-            The trained supernet with its head; what its full model predicts is kept.
+            The trained supernet with its head; what its full model predicts is kept from the first call on.
         dataloader (`Iterable[Mapping[str, Tensor]]`):
             Batches **of the training data**; what is reported has to be of other rows.
         max_batches (`int`, *optional*):
@@ -64,8 +65,13 @@ class DistillationProxy:
         counts = [UnitCounts.of(batch, self.problem_type) for batch in self.batches]
         self.counts = UnitCounts(*(torch.stack(numbers).sum() for numbers in zip(*counts, strict=True)))
         self.fingerprint = self._fingerprint()
-        with evaluation_mode(model), model.use_subnet(None):
-            self.targets = [_predict(model, batch) for batch in self.batches]
+        self.model = model
+
+    @cached_property
+    def targets(self) -> list[tuple[Tensor, ...]]:
+        """What the full model predicts, from the first call on."""
+        with evaluation_mode(self.model), self.model.use_subnet(None):
+            return [_predict(self.model, batch) for batch in self.batches]
 
     @torch.inference_mode()
     def __call__(self, model: ElasticPreTrainedModel) -> float:

@@ -203,7 +203,7 @@ def train_family(
     if rank_examples:
         with phases.timed("rank"):
             batches = math.ceil(rank_examples / args.train_batch_size)
-            importance = rank(trainer.elastic_model, _random_batches(trainer), max_batches=batches)
+            importance = rank(trainer.elastic_model, random_batches(trainer), max_batches=batches)
     with phases.timed("co-train"):
         trainer.train()
     metrics = {}
@@ -241,7 +241,7 @@ def read_metrics(path: str | Path, sizes: Iterable[str]) -> dict[str, dict[str, 
     return {size: metrics[size] for size in sizes if size in metrics}
 
 
-def _random_batches(trainer: ElasticTrainer) -> DataLoader:
+def random_batches(trainer: ElasticTrainer) -> DataLoader:
     """Training batches in random order: those grouped by length begin with the longest examples."""
     strategy = trainer.args.train_sampling_strategy
     trainer.args.train_sampling_strategy = "random"
