@@ -124,13 +124,39 @@ class LatencyTable:
         """
         check_elastic(model)
         workload, config = workload or Workload(), model.config
-        knots = _knots(config)
         drawn = _random_sizes(config, 2 * COMPARED, random.Random(seed))
-        known, compared = [*_sizes_to_measure(config, knots), *drawn[COMPARED:]], drawn[:COMPARED]
+        known, compared = [*sizes_to_measure(config), *drawn[COMPARED:]], drawn[:COMPARED]
         times = measure_in_turns(model, [*known, *compared], workload, rounds)
-        table = cls(workload, _solve(known, times[: len(known)], knots, config))
+        table = cls.fit(known, times[: len(known)], config, workload)
         pairs = zip(compared, times[len(known) :], strict=True)
         return replace(table, errors=tuple(table.predict(subnet, config) / time - 1 for subnet, time in pairs))
+
+    @classmethod
+    def fit(
+        cls, subnets: Sequence[SubnetConfig], milliseconds: Sequence[float], config: ElasticConfig, workload: Workload
+    ) -> "LatencyTable":
+        """Finds the times of the parts whose sums come nearest to measured times, in proportion to these.
+
+        Args:
+            subnets (`Sequence[SubnetConfig]`):
+                What was measured: at least [`sizes_to_measure`].
+            milliseconds (`Sequence[float]`):
+                The time of each.
+            config ([`ElasticConfig`]):
+                Configuration of the supernet.
+            workload ([`Workload`]):
+                What was measured.
+        """
+        knots = _knots(config)
+        columns = {(part, width): i for i, (part, width) in enumerate((p, w) for p in knots for w in knots[p])}
+        shares = np.zeros((len(subnets), len(columns)))
+        for row, subnet, time in zip(shares, subnets, milliseconds, strict=True):
+            for part, width in _parts(subnet.layer_sizes(config), config):
+                for knot, share in _between(width, knots[part]).items():
+                    row[columns[part, knot]] += share / time
+        solution, *_ = np.linalg.lstsq(shares, np.ones(len(subnets)), rcond=None)
+        times = {part: {width: float(solution[columns[part, width]]) for width in knots[part]} for part in knots}
+        return cls(workload, times)
 
     def to_dict(self) -> dict[str, Any]:
         """Gives the table in JSON's types."""
@@ -223,8 +249,9 @@ def _knots(config: ElasticConfig) -> dict[str, list[int]]:
     return knots
 
 
-def _sizes_to_measure(config: ElasticConfig, knots: Mapping[str, list[int]]) -> list[SubnetConfig]:
+def sizes_to_measure(config: ElasticConfig) -> list[SubnetConfig]:
     """Gives sizes that tell the times of all parts apart: one part is varied, the others wide or narrow."""
+    knots = _knots(config)
     found: dict[str, SubnetConfig] = {}
 
     def add(sizes: list[LayerSize]) -> None:
@@ -274,17 +301,3 @@ def _random_sizes(config: ElasticConfig, number: int, rng: random.Random) -> lis
             )
         subnets.append(subnet_of(sizes, config))
     return subnets
-
-
-def _solve(
-    subnets: Sequence[SubnetConfig], times: Sequence[float], knots: Mapping[str, list[int]], config: ElasticConfig
-) -> dict[str, dict[int, float]]:
-    """Finds the times of the parts whose sums come nearest to what was measured, in proportion to it."""
-    columns = {(part, width): i for i, (part, width) in enumerate((p, w) for p in knots for w in knots[p])}
-    shares = np.zeros((len(subnets), len(columns)))
-    for row, subnet, time in zip(shares, subnets, times, strict=True):
-        for part, width in _parts(subnet.layer_sizes(config), config):
-            for knot, share in _between(width, knots[part]).items():
-                row[columns[part, knot]] += share / time
-    solution, *_ = np.linalg.lstsq(shares, np.ones(len(subnets)), rcond=None)
-    return {part: {width: float(solution[columns[part, width]]) for width in knots[part]} for part in knots}

@@ -50,6 +50,6 @@ def _mixed(
     for first_wide in reversed(groups[1:]):
         parts = [size for size in narrow if size.weights < first_wide]
         parts += [size for size in wide if size.weights >= first_wide]
-        if parts:
+        if len(parts) >= min(len(narrow), len(wide)):  # where they keep other layers, few may be left
             mixed.append(tuple(sorted(parts, key=lambda size: size.layer)))
     return mixed

@@ -156,8 +156,10 @@ class SearchSpace:
         given = {size.layer: size for size in sizes}
         kept = {layer: given[layer] for layer in available if layer in given}
         missing = self._narrowest_first(level, [layer for layer in available if layer not in kept])
+        widths = {size.weights: size for size in kept.values()}
         for layer in missing[: max(0, self.min_layers - len(kept))]:
-            kept[layer] = level.lowest(self.full[layer])
+            full = self.full[layer]  # which may share the weights of a layer that is there
+            kept[layer] = widths.setdefault(full.weights, level.lowest(full))._replace(layer=layer)
         hidden = min(max(sizes[0].hidden_size, level.hidden_size[0]), level.hidden_size[1])
         change = abs(hidden - sizes[0].hidden_size) / self.full[0].hidden_size + len(kept.keys() ^ given.keys())
         fitted = []
