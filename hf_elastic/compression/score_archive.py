@@ -65,11 +65,30 @@ def open_storage(storage: str | Path | None) -> "BaseStorage":
         return optuna.storages.RDBStorage(str(storage))
     from optuna.storages.journal import JournalFileBackend
 
-    Path(storage).parent.mkdir(parents=True, exist_ok=True)
+    path = Path(storage)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        _mend_journal(path)
+    return optuna.storages.JournalStorage(JournalFileBackend(str(path)))
+
+
+def _mend_journal(path: Path) -> None:
+    """Cuts off a line that a process was killed at, to which the next one would be joined.
+
+    Raises:
+        ValueError: If the file is no journal.
+    """
+    content = path.read_bytes()
+    first, _, _ = content.partition(b"\n")
     try:
-        return optuna.storages.JournalStorage(JournalFileBackend(str(storage)))
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"storage={str(storage)!r} is no journal of a search: give another file.") from error
+        is_journal = not content or "op_code" in json.loads(first)
+    except (ValueError, TypeError):
+        is_journal = False
+    if not is_journal:
+        raise ValueError(f"storage={str(path)!r} is no journal of a search: give another file.")
+    whole = content[: content.rfind(b"\n") + 1]
+    if len(whole) < len(content):
+        path.write_bytes(whole)
 
 
 def require_optuna() -> ModuleType:

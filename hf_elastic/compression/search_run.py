@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 logger = logging.get_logger(__name__)
 
-# What is drawn may be too large or known already: so many draws for each size that is to be scored, and no more.
-DRAWS_PER_CANDIDATE = 20
+# What is drawn may be too large or known already: after so many in a row, there is nothing new to be found.
+FRUITLESS_DRAWS = 200
 TIME_FOR_CANDIDATES = 0.75
 POPULATION = (10, 50)  # of NSGA-II: as many as the search begins with, within these limits
 WORTH_A_WARNING = 0.1  # of the promised latency
@@ -161,15 +161,15 @@ class SearchRun:
             if self.settings.method == "nsga2":  # of what it has not drawn itself, it makes no parents otherwise
                 sampler.get_trial_generation(study, study.trials[trial.number])
             study.tell(trial, [candidate.costs.get(self.cost), candidate.score])
-        for _ in range(DRAWS_PER_CANDIDATE * self.settings.num_candidates):
-            if self._is_over(bar):
-                return
-            trial = study.ask(distributions)
+        fruitless = 0
+        while fruitless < FRUITLESS_DRAWS and not self._is_over(bar):
+            trial, known = study.ask(distributions), len(self.found)
             candidate = self._consider(self.space.decode(trial.params), self.settings.method, bar)
             if candidate is None:
                 study.tell(trial, state=optuna.trial.TrialState.FAIL)
             else:
                 study.tell(trial, [candidate.costs.get(self.cost), candidate.score])
+            fruitless = 0 if len(self.found) > known else fruitless + 1
 
     def _sampler(self) -> "BaseSampler":
         samplers = require_optuna().samplers
