@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from .compression.experts import copy_into_experts, split_into_experts
     from .compression.extract import extract
     from .compression.rank import rank
+    from .compression.search import search
+    from .compression.search_settings import SearchSettings
     from .compression.share import share_layers
     from .compression.stock import to_stock
     from .hub.exporting import export_family
@@ -30,8 +32,11 @@ if TYPE_CHECKING:
     from .modeling.subnet_elastic import SubnetConfig
     from .training.arguments import ElasticTrainingArguments
     from .training.collators import UnpaddingCollator
+    from .training.dataset_metric import DatasetMetric
+    from .training.distillation_proxy import DistillationProxy
     from .training.learning_rate_finder import find_learning_rate
     from .training.preflight import check_training
+    from .training.pruning import prune
     from .training.teacher_inputs import TeacherInputsCollator, encode_for_teacher
     from .training.teachers import Teacher
     from .training.trainer import ElasticTrainer
@@ -43,6 +48,8 @@ _MODULES = {
     "copy_into_experts": "compression.experts",
     "extract": "compression.extract",
     "rank": "compression.rank",
+    "search": "compression.search",
+    "SearchSettings": "compression.search_settings",
     "share_layers": "compression.share",
     "split_into_experts": "compression.experts",
     "to_stock": "compression.stock",
@@ -58,15 +65,20 @@ _MODULES = {
     "SubnetConfig": "modeling.subnet_elastic",
     "ElasticTrainingArguments": "training.arguments",
     "ElasticTrainer": "training.trainer",
+    "DatasetMetric": "training.dataset_metric",
+    "DistillationProxy": "training.distillation_proxy",
     "Teacher": "training.teachers",
     "check_training": "training.preflight",
     "TeacherInputsCollator": "training.teacher_inputs",
     "UnpaddingCollator": "training.collators",
     "encode_for_teacher": "training.teacher_inputs",
     "find_learning_rate": "training.learning_rate_finder",
+    "prune": "training.pruning",
 }
 
 __all__ = [
+    "DatasetMetric",
+    "DistillationProxy",
     "ElasticConfig",
     "ElasticForMaskedLM",
     "ElasticForMultipleChoice",
@@ -76,6 +88,7 @@ __all__ = [
     "ElasticModel",
     "ElasticTrainer",
     "ElasticTrainingArguments",
+    "SearchSettings",
     "SubnetConfig",
     "Teacher",
     "TeacherInputsCollator",
@@ -88,7 +101,9 @@ __all__ = [
     "extract",
     "find_learning_rate",
     "load_family",
+    "prune",
     "rank",
+    "search",
     "share_layers",
     "split_into_experts",
     "to_stock",

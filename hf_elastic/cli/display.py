@@ -18,6 +18,7 @@ _PHASES = {
     "fine-tune": "Fine-tune the full model",
     "rank": "Rank heads and neurons by importance",
     "co-train": "Train all sizes together",
+    "search": "Search sizes within the budget",
     "evaluate": "Evaluate every size",
     "predict": "Predict every split with every size",
     "export": "Export the family",

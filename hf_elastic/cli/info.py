@@ -1,6 +1,5 @@
 """`hf-elastic info`: what a supernet, a member or a family is and costs."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -72,6 +71,7 @@ def _describe(
     model: "ElasticPreTrainedModel", name: str, subnet: "SubnetConfig | None", sequence_length: int, latency: bool
 ) -> dict[str, str]:
     from ..compression.cost import count_flops, count_parameters, measure_latency
+    from ..compression.sizes import span
     from ..compression.sparsity import head_sparsities
     from ..hub.table import with_unit
 
@@ -81,24 +81,18 @@ def _describe(
         "size": name,
         "layers": str(len(layers)),
         "hidden": str(layers[0].hidden_size),
-        "heads": _span(layer.num_attention_heads for layer in layers),
-        "ffn": _span(layer.intermediate_size for layer in layers),
+        "heads": span(layer.num_attention_heads for layer in layers),
+        "ffn": span(layer.intermediate_size for layer in layers),
         "parameters": with_unit(parameters.total),
         "encoder": with_unit(parameters.encoder),
         "FLOPs": with_unit(count_flops(model, subnet, sequence_length)),
     }
     if any(layer.num_experts > 1 for layer in model.config.layer_sizes()):
-        active, kept = (_span(getattr(layer, f"num_experts{end}") for layer in layers) for end in ("_per_tok", ""))
+        active, kept = (span(getattr(layer, f"num_experts{end}") for layer in layers) for end in ("_per_tok", ""))
         row["experts"] = f"{active} of {kept}"
     sparsities = [sparsity for heads in head_sparsities(model, subnet).values() for sparsity in heads]
     if sparsities:
-        row["sparsity"] = _span(f"{sparsity:.2f}" for sparsity in sparsities)
+        row["sparsity"] = span(f"{sparsity:.2f}" for sparsity in sparsities)
     if latency:
         row["ms"] = f"{measure_latency(model, subnet, sequence_length).milliseconds:.1f}"
     return row
-
-
-def _span(values: Iterable[int | str]) -> str:
-    """One number, or the smallest and the largest where layers or heads differ."""
-    values = sorted(set(values))
-    return str(values[0]) if len(values) == 1 else f"{values[0]}–{values[-1]}"

@@ -3,6 +3,8 @@
 import math
 import statistics
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +13,7 @@ from ..modeling.attention_elastic import ElasticAttention
 from ..modeling.modeling_elastic import ElasticForMultipleChoice, ElasticPreTrainedModel
 from ..modeling.subnet_elastic import LayerSize, SubnetConfig
 from .checks import check_elastic
+from .evaluation_mode import evaluation_mode
 from .units import TABLES, kept_shape, kept_weights, layer_and_name
 
 
@@ -91,6 +94,25 @@ def count_parameters(model: ElasticPreTrainedModel, subnet: str | SubnetConfig |
     return ParameterCount(**counts)
 
 
+def weight_megabytes(model: ElasticPreTrainedModel, subnet: str | SubnetConfig | None = None) -> float:
+    """Gives what the weights of a size take on disk and in memory, in their data types, in units of 10^6 bytes.
+
+    Args:
+        model (`ElasticPreTrainedModel`):
+            The supernet or a member.
+        subnet (`str`, `SubnetConfig` or `None`):
+            A name in `model.config.subnets`, or a size; `None` is the full model.
+
+    Raises:
+        TypeError: If the model is not elastic.
+        ValueError: If the name is unknown or the size does not fit.
+    """
+    check_elastic(model)
+    sizes = model.resolve_subnet(subnet).layer_sizes(model.config)
+    weights = kept_weights(dict(model.named_parameters()), sizes, model.config)
+    return sum(weight.numel() * weight.element_size() for _, weight in weights) / 1e6
+
+
 def count_flops(
     model: ElasticPreTrainedModel,
     subnet: str | SubnetConfig | None = None,
@@ -118,7 +140,7 @@ def count_flops(
         ValueError: If the name is unknown, the size does not fit, or a number is smaller than one.
     """
     check_elastic(model)
-    _check_at_least(1, sequence_length=sequence_length, batch_size=batch_size)
+    check_at_least(1, sequence_length=sequence_length, batch_size=batch_size)
     config = model.config
     tokens = batch_size * sequence_length
     sizes = model.resolve_subnet(subnet).layer_sizes(config)
@@ -156,7 +178,6 @@ def _keys_per_query(attention: ElasticAttention, length: int) -> float:
     return length
 
 
-@torch.inference_mode()
 def measure_latency(
     model: ElasticPreTrainedModel,
     subnet: str | SubnetConfig | None = None,
@@ -164,8 +185,9 @@ def measure_latency(
     batch_size: int = 1,
     repeats: int = 20,
     warmup: int = 5,
+    threads: int | None = None,
 ) -> Latency:
-    """Measures the forward pass of a size on this machine, as the model stands (device, data type, threads).
+    """Measures the forward pass of a size on this machine, as the model stands (device, data type).
 
     Args:
         model (`ElasticPreTrainedModel`):
@@ -180,6 +202,8 @@ def measure_latency(
             Measured passes, of which the median is taken.
         warmup (`int`, defaults to 5):
             Passes before them that are not measured.
+        threads (`int`, *optional*):
+            Threads that torch may use within an operation; as it is set by default.
 
     Raises:
         TypeError: If the model is not elastic.
@@ -187,37 +211,83 @@ def measure_latency(
             number is too small.
     """
     check_elastic(model)
-    _check_at_least(1, sequence_length=sequence_length, batch_size=batch_size, repeats=repeats)
-    _check_at_least(0, warmup=warmup)
-    subnet = model.resolve_subnet(subnet)
-    shape = (batch_size, sequence_length)
-    if isinstance(model, ElasticForMultipleChoice):
-        shape = (batch_size, 1, sequence_length)
-    input_ids = torch.randint(model.config.vocab_size, shape, device=model.device)
-    was_training = model.training
-    model.eval()
-    times = []
-    try:
-        for _ in range(warmup + repeats):
-            _synchronize(model.device)
-            start = time.perf_counter()
-            model(input_ids, subnet=subnet)
-            _synchronize(model.device)
-            times.append(time.perf_counter() - start)
-    finally:
-        model.train(was_training)
+    check_at_least(1, repeats=repeats)
+    check_at_least(0, warmup=warmup)
+    run = forward_pass(model, subnet, sequence_length, batch_size)
+    with evaluation_mode(model), limited_threads(threads):
+        times = [seconds_of(run) for _ in range(warmup + repeats)]
+        threads = torch.get_num_threads()
     return Latency(
         milliseconds=1000 * statistics.median(times[warmup:]),
         batch_size=batch_size,
         sequence_length=sequence_length,
-        threads=torch.get_num_threads(),
+        threads=threads,
         device=str(model.device),
         dtype=str(model.dtype).removeprefix("torch."),
         repeats=repeats,
     )
 
 
-def _check_at_least(smallest: int, **values: int) -> None:
+def forward_pass(
+    model: ElasticPreTrainedModel,
+    subnet: str | SubnetConfig | None = None,
+    sequence_length: int = 128,
+    batch_size: int = 1,
+) -> Callable[[], None]:
+    """Gives a function that runs a size once on random tokens without padding, and returns when it is done.
+
+    Args:
+        model, subnet, sequence_length, batch_size:
+            As [`measure_latency`] takes them.
+
+    Raises:
+        ValueError: If the name is unknown, the size does not fit, or a number is too small.
+    """
+    check_at_least(1, sequence_length=sequence_length, batch_size=batch_size)
+    subnet = model.resolve_subnet(subnet)
+    shape = (batch_size, sequence_length)
+    if isinstance(model, ElasticForMultipleChoice):
+        shape = (batch_size, 1, sequence_length)
+    input_ids = torch.randint(model.config.vocab_size, shape, device=model.device)
+
+    @torch.inference_mode()
+    def run() -> None:
+        model(input_ids, subnet=subnet)
+        _synchronize(model.device)
+
+    return run
+
+
+def seconds_of(run: Callable[[], object]) -> float:
+    """Gives the wall-clock time of one call."""
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+@contextmanager
+def limited_threads(threads: int | None) -> Iterator[None]:
+    """Lets torch use a number of threads within an operation until the block ends; as many as are set for None.
+
+    Raises:
+        ValueError: If the number is smaller than one.
+    """
+    before = torch.get_num_threads()
+    if threads is not None:
+        check_at_least(1, threads=threads)
+        torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def check_at_least(smallest: int, **values: int) -> None:
+    """Checks whole numbers by their names.
+
+    Raises:
+        ValueError: If one is smaller, or no whole number.
+    """
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
             raise ValueError(f"{name}={value!r} must be a whole number of at least {smallest}.")

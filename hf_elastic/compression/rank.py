@@ -10,6 +10,7 @@ from transformers.trainer_utils import has_length
 
 from ..modeling.modeling_elastic import ElasticPreTrainedModel
 from .checks import check_max_batches, check_plain_weights, model_inputs
+from .evaluation_mode import evaluation_mode
 from .scores import UnitScores
 from .units import layer_and_name, units_of
 
@@ -84,13 +85,37 @@ def rank(
         (https://arxiv.org/abs/2407.14679); the use in a supernet: Hou et al. 2020, DynaBERT
         (https://arxiv.org/abs/2004.04037).
     """
+    importance = score_units(model, dataloader, max_batches, hidden)
+    reorder_units(model, importance)
+    return importance
+
+
+@torch.inference_mode(False)  # a caller's would let no gradients through
+def score_units(
+    model: ElasticPreTrainedModel,
+    dataloader: Iterable[Mapping[str, torch.Tensor]],
+    max_batches: int | None = None,
+    hidden: bool | None = None,
+) -> Importance:
+    """Scores the units as [`rank`] does, and leaves them where they are.
+
+    Args:
+        model, dataloader, max_batches, hidden:
+            As [`rank`] takes them.
+
+    Returns:
+        `Importance`: The scores, in the order of the units.
+
+    Raises:
+        TypeError, ValueError: As [`rank`] does.
+    """
     check_plain_weights(model)
     check_max_batches(max_batches)
     if hidden is None:
         hidden = any(subnet.hidden_size is not None for subnet in model.config.subnets.values())
     scores = UnitScores(model, hidden)
     num_examples = _score(model, scores, itertools.islice(dataloader, max_batches), _length(dataloader, max_batches))
-    importance = Importance(
+    return Importance(
         heads=tuple(layer["heads"] / num_examples for layer in scores.layers),
         neurons=tuple(layer["neurons"] / num_examples for layer in scores.layers),
         num_examples=num_examples,
@@ -98,8 +123,6 @@ def rank(
         hidden=scores.hidden,
         features=scores.features,
     )
-    reorder_units(model, importance)
-    return importance
 
 
 @torch.no_grad()
@@ -158,14 +181,9 @@ def _length(dataloader: Iterable, max_batches: int | None) -> int | None:
 def _score(model: ElasticPreTrainedModel, scores: UnitScores, batches: Iterable, num_batches: int | None) -> int:
     """Adds up the scores of all batches; gives the number of examples."""
     num_examples = 0
-    was_training = model.training
-    model.eval()
-    try:
-        with model.use_subnet(None), torch.enable_grad(), scores.collecting():
-            for batch in tqdm(batches, total=num_batches, desc="Ranking", unit="batch"):
-                num_examples += _add_scores(model, batch, scores)
-    finally:
-        model.train(was_training)
+    with evaluation_mode(model), model.use_subnet(None), torch.enable_grad(), scores.collecting():
+        for batch in tqdm(batches, total=num_batches, desc="Ranking", unit="batch"):
+            num_examples += _add_scores(model, batch, scores)
     if num_examples == 0:
         raise ValueError("The dataloader gives no batch: ranking needs training examples.")
     return num_examples

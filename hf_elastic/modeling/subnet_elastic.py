@@ -189,12 +189,12 @@ class SubnetConfig:
             raise ValueError(f"experts={experts!r}, but no layer has experts: leave it out.")
         layers = evenly_spaced(len(full), max(1, round_half_up(depth * len(full))))
         scaled = {
-            axis: None if multiplier == 1 else _collapse([_scale(axis, multiplier, full[i], config) for i in layers])
+            axis: None if multiplier == 1 else collapse([_scale(axis, multiplier, full[i], config) for i in layers])
             for axis, multiplier in multipliers.items()
         }
         return cls(
             layers=None if len(layers) == len(full) else layers,
-            hidden_size=None if hidden == 1 else _scaled_width(hidden, full[0].hidden_size),
+            hidden_size=None if hidden == 1 else scaled_width(hidden, full[0].hidden_size),
             **scaled,
         )
 
@@ -358,14 +358,15 @@ def _scale(axis: str, multiplier: float, size: LayerSize, config: HasLayerSizes)
     if axis != "num_experts_per_tok" and types & local and config.layer_types[size.layer] not in local:
         multiplier = (1 + multiplier) / 2
     if axis == "intermediate_size":
-        return _scaled_width(multiplier, size.intermediate_size)
+        return scaled_width(multiplier, size.intermediate_size)
     return max(1, round_half_up(multiplier * getattr(size, axis)))
 
 
-def _scaled_width(multiplier: float, width: int) -> int:
+def scaled_width(multiplier: float, width: int) -> int:
+    """Gives a part of a width, in multiples of 32: at least 32, or all there is."""
     return min(width, max(WIDTH_MULTIPLE, WIDTH_MULTIPLE * round_half_up(multiplier * width / WIDTH_MULTIPLE)))
 
 
-def _collapse(values: Sequence[int]) -> int | tuple[int, ...]:
+def collapse(values: Sequence[int]) -> int | tuple[int, ...]:
     """Gives one number where all are equal."""
     return values[0] if len(set(values)) == 1 else tuple(values)

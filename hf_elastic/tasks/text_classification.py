@@ -90,6 +90,25 @@ class TextClassificationData:
         kept, _ = stratified_split(strata, 1 - train_rows / len(self.train), seed)
         return replace(self, train=self.train.select(kept))
 
+    def with_test(self, seed: int = 42) -> "TextClassificationData":
+        """Halves the validation rows where there are no test rows, so that what is chosen by some is tested on others.
+
+        Args:
+            seed: Seed of the division.
+
+        Raises:
+            ValueError: If there are too few rows.
+        """
+        if self.test is not None:
+            return self
+        kept, tested = stratified_split(_strata(self.validation, self.label_column, self.labels), 0.5, seed)
+        if not kept or not tested:
+            raise ValueError(
+                f"{len(self.validation)} validation rows are too few to choose by a half and test on the other: give "
+                "test rows, or more validation rows."
+            )
+        return replace(self, validation=self.validation.select(kept), test=self.validation.select(tested))
+
 
 def read(
     source: "Source",

@@ -10,7 +10,7 @@ import hf_elastic
 from hf_elastic.cli import app, main
 
 _TRAINING = ("quickstart", "convert", "rank", "check", "train", "glue", "superglue")
-COMMANDS = (*_TRAINING, "ensemble", "extract", "export", "info")
+COMMANDS = (*_TRAINING, "search", "ensemble", "extract", "export", "info")
 
 
 def fail(capsys, *arguments):
