@@ -7,7 +7,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from hf_elastic import SubnetConfig, extract
 from hf_elastic.compression.cost import count_flops, count_parameters, measure_latency
 
-SUBNETS = ["large", "base", "small", "tiny", None, SubnetConfig(layers=(1,), num_attention_heads=1)]
+BY_LAYER = SubnetConfig(layers=(0, 2, 3), num_attention_heads=(4, 1, 2), intermediate_size=(16, 64, 33))
+SUBNETS = ["large", "base", "small", "tiny", None, SubnetConfig(layers=(1,), num_attention_heads=1), BY_LAYER]
 
 
 @pytest.mark.parametrize("subnet", SUBNETS)
@@ -37,6 +38,12 @@ def test_latency_states_its_conditions(model):
     assert (latency.device, latency.dtype, latency.threads) == ("cpu", "float32", torch.get_num_threads())
 
 
+def test_threads_are_those_asked_for_and_then_as_before(classifier):
+    before = torch.get_num_threads()
+    assert measure_latency(classifier, sequence_length=8, repeats=1, warmup=0, threads=2).threads == 2
+    assert torch.get_num_threads() == before
+
+
 def test_measuring_leaves_the_mode_alone(classifier):
     classifier.train()
     measure_latency(classifier, sequence_length=8, repeats=1, warmup=0)
@@ -46,7 +53,7 @@ def test_measuring_leaves_the_mode_alone(classifier):
 def test_bad_input_is_named(classifier):
     with pytest.raises(ValueError, match="'huge'"):
         count_parameters(classifier, "huge")
-    for name, value in {"repeats": 0, "warmup": -1, "sequence_length": 0, "batch_size": 1.5}.items():
+    for name, value in {"repeats": 0, "warmup": -1, "sequence_length": 0, "batch_size": 1.5, "threads": 0}.items():
         with pytest.raises(ValueError, match=f"{name}={value} must be a whole number"):
             measure_latency(classifier, **{name: value})
     with pytest.raises(ValueError, match="sequence_length=-5"):

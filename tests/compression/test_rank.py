@@ -8,7 +8,7 @@ import torch
 from transformers import BertModel
 
 from hf_elastic import ElasticForSequenceClassification, ElasticForTokenClassification, extract, rank, to_stock
-from hf_elastic.compression.rank import reorder_units
+from hf_elastic.compression.rank import reorder_units, score_units
 
 from ..conftest import TINY, first_output, make_inputs, make_labels, randomize
 
@@ -62,6 +62,16 @@ def test_afterwards_the_scores_descend(classifier):
     rank(classifier, data)
     for scores in (importance := rank(classifier, data)).heads + importance.neurons:
         assert (scores.diff() <= 1e-6).all()
+
+
+def test_scores_alone_leave_the_units_where_they_are(classifier):
+    batch = make_inputs("ElasticForSequenceClassification") | make_labels("ElasticForSequenceClassification")
+    before = copy.deepcopy(classifier.state_dict())
+    scores = score_units(classifier, [batch])
+    assert all(torch.equal(weight, before[name]) for name, weight in classifier.state_dict().items())
+    ranked = rank(classifier, [batch])
+    for one, other in zip((*scores.heads, *scores.neurons), (*ranked.heads, *ranked.neurons), strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_units_without_effect_come_last(classifier):

@@ -69,6 +69,20 @@ def test_numbers_are_held_out_too(csv_file):
     assert (len(data.train), len(data.validation)) == (18, 2)
 
 
+def test_validation_rows_are_halved_where_there_are_no_test_rows():
+    rows = dataset(text=[f"text {i}" for i in range(40)], label=["yes", "no"] * 20)
+    splits = DatasetDict(train=rows, validation=rows)
+    halved = read(splits).with_test()
+    assert Counter(halved.validation["label"]) == Counter(halved.test["label"]) == {0: 10, 1: 10}
+    assert sorted([*halved.validation["text"], *halved.test["text"]]) == sorted(rows["text"])
+    assert halved.train["text"] == read(splits).train["text"]
+    given = read(DatasetDict(train=rows, validation=rows, test=rows))
+    assert given.with_test() is given
+    single = read(DatasetDict(train=rows, validation=rows.select([0])))
+    with pytest.raises(ValueError, match="1 validation rows are too few"):
+        single.with_test()
+
+
 def test_limit_keeps_the_proportions_of_the_labels(glue):
     data = read(glue / "cola")
     small = data.limit(400)
