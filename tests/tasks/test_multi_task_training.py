@@ -1,5 +1,7 @@
 """Several tasks trained on one encoder: the model, its steps, and what comes out."""
 
+import tempfile
+
 import pytest
 import torch
 from transformers import DataCollatorForMultipleChoice, TrainerCallback
@@ -155,7 +157,7 @@ def two_task_trainer(source, data, **arguments):
         layer.attention.attention_dropout = 0.0
     of_task_alone = {"inplace_distillation": False, "hidden_weight": 0.0}
     args = ElasticTrainingArguments(
-        "unused",
+        tempfile.mkdtemp(),
         max_steps=1,
         per_device_train_batch_size=2,
         gradient_accumulation_steps=2,
@@ -235,4 +237,4 @@ def test_what_does_not_fit_is_named(source, data, changes, error, message):
     given = {"model": trainer.model, "train_dataset": trainer.train_dataset}
     given |= {name: make(trainer.model) for name, make in changes.items()}
     with pytest.raises(error, match=message):
-        MultiTaskTrainer(args=ElasticTrainingArguments("unused", **arguments), **given)
+        MultiTaskTrainer(args=ElasticTrainingArguments(tempfile.mkdtemp(), **arguments), **given)
