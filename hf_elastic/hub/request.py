@@ -179,4 +179,4 @@ def check_extra(*modules: str) -> None:
         try:
             importlib.import_module(module)
         except ImportError:
-            raise ImportError(f'Exports and reports need `{module}`: pip install "hf_elastic[export]"') from None
+            raise ImportError(f'This needs `{module}`: pip install "hf_elastic[export]"') from None
