@@ -35,7 +35,8 @@ from hf_elastic.tasks.bbc_news import minilm_checkpoint
 from hf_elastic.tasks.benchmark_request import BenchmarkRequest
 from hf_elastic.tasks.benchmarks import find_task
 from hf_elastic.tasks.task_data import TaskData, read_task, split_rows
-from hf_elastic.tasks.task_training import TaskRun, prepare_task, train_on_task
+from hf_elastic.tasks.task_run import TaskRun
+from hf_elastic.tasks.task_training import prepare_task, train_on_task
 
 SIZES = {
     "large": {},

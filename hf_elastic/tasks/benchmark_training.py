@@ -14,7 +14,8 @@ from .multi_task_training import train_on_tasks
 from .task import Task
 from .task_data import TaskData, read_other_rows, read_task
 from .task_result import OtherRows, TaskResult
-from .task_training import TaskRun, answer_task, train_on_task
+from .task_run import TaskRun, answer_task
+from .task_training import train_on_task
 
 if TYPE_CHECKING:
     import datasets

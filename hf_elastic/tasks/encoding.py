@@ -5,11 +5,13 @@ go the same way as all others; the number of examples of each row comes along, f
 on disk by their preprocessing, so that another process finds them whatever its tokenizer was used for before.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from transformers import DataCollatorForMultipleChoice, DataCollatorWithPadding
 
+from ..training.collators import UnpaddingCollator
 from .input_formats import Example
 from .preprocessing import Preprocessing
 from .sources import require_datasets
@@ -73,6 +75,20 @@ def encode_split(
     )
     counts = np.bincount(encoded[_ROW][:], minlength=len(rows)).tolist()
     return EncodedSplit(encoded.remove_columns(_ROW), counts)
+
+
+def collator_for(head: str, tokenizer: "PreTrainedTokenizerBase") -> Callable[[list[Any]], dict[str, Any]]:
+    """Gives what makes batches for a head.
+
+    Args:
+        head (`str`):
+            One of the tasks of [`convert`].
+        tokenizer (`PreTrainedTokenizerBase`):
+            Pads them.
+    """
+    if head == "multiple-choice":
+        return DataCollatorForMultipleChoice(tokenizer)
+    return UnpaddingCollator(DataCollatorWithPadding(tokenizer))
 
 
 def _encode_batch(

@@ -13,16 +13,18 @@ from ..recipes import TrainingSettings, check_sizes, subnet_configs
 from ..training.family import FamilyRun, train_family
 from ..training.trainer import ElasticTrainer
 from .averages import mean_score
-from .encoding import EncodedSplit, encode_split
+from .encoding import EncodedSplit, collator_for, encode_split
 from .input_formats import answers_of
 from .multi_task_model import MultiTaskModel
 from .multi_task_trainer import MultiTaskCollator, MultiTaskTrainer
 from .preprocessing import Preprocessing
 from .scoring import score
 from .size_predictions import predict_sizes
+from .task_checks import check_length
 from .task_data import TaskData
 from .task_mixture import Mixing, TaskMixture
-from .task_training import HELD_OUT, TaskRun, check_length, collator_for, hold_out, predicted_run
+from .task_run import HELD_OUT, TaskRun, predicted_run
+from .task_training import hold_out
 
 
 def train_on_tasks(

@@ -23,7 +23,7 @@ from hf_elastic.tasks.run_submission import submit
 from hf_elastic.tasks.task_data import read_task
 from hf_elastic.tasks.task_mixture import Mixing
 from hf_elastic.tasks.task_result import TaskResult
-from hf_elastic.tasks.task_training import answer_task
+from hf_elastic.tasks.task_run import answer_task
 
 from .benchmark_rows import real_rows, rows_of, write_task
 from .tiny_runs import UNTRAINED, request_of

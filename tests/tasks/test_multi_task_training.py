@@ -11,13 +11,13 @@ from hf_elastic.checkpoints import load_elastic, load_supernet_with_new_head, lo
 from hf_elastic.recipes import TrainingSettings
 from hf_elastic.tasks.bbc_news import minilm_checkpoint
 from hf_elastic.tasks.benchmarks import find_task
-from hf_elastic.tasks.encoding import encode_split
+from hf_elastic.tasks.encoding import collator_for, encode_split
 from hf_elastic.tasks.multi_task_model import MultiTaskModel
 from hf_elastic.tasks.multi_task_trainer import MultiTaskCollator, MultiTaskTrainer
 from hf_elastic.tasks.multi_task_training import train_on_tasks
 from hf_elastic.tasks.task_data import read_task
 from hf_elastic.tasks.task_mixture import Mixing, TaskMixture
-from hf_elastic.tasks.task_training import answer_task, collator_for
+from hf_elastic.tasks.task_run import answer_task
 
 from .benchmark_rows import write_task
 from .tiny_runs import SIZES, save_model

@@ -5,7 +5,8 @@ from datasets import Dataset
 
 from hf_elastic.tasks.benchmarks import find_task
 from hf_elastic.tasks.task_data import read_task
-from hf_elastic.tasks.task_training import HELD_OUT, prepare_task, train_on_task
+from hf_elastic.tasks.task_run import HELD_OUT
+from hf_elastic.tasks.task_training import prepare_task, train_on_task
 
 from .benchmark_rows import dataset_of
 from .tiny_runs import SIZES, UNTRAINED, save_model, settings_of
