@@ -57,13 +57,15 @@ def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., No
         multi_task: Annotated[
             str | None,
             typer.Option(
-                help="Train the tasks on one encoder, and let each come: `proportional` to its rows, to their "
-                "`square_root`, `uniform`, by `temperature`, or `dynamic`, the more the farther it is from its best."
+                help="Train the tasks on one encoder, with the settings of no task, and let each come: `proportional` "
+                "to its rows, to their `square_root`, `uniform`, by `temperature`, or `dynamic`, the more the farther it "
+                "is from its best."
             ),
         ] = None,
         temperature: Annotated[
-            float, typer.Option(help="Of --multi-task temperature: 1 is proportional, more is towards uniform.")
-        ] = 2.0,
+            float | None,
+            typer.Option(help="Of --multi-task temperature: 1 is proportional, more is towards uniform. (default: 2)"),
+        ] = None,
         max_length: Annotated[int | None, typer.Option(help="Tokens to which a text is cut.")] = None,
         batch_size: Annotated[
             int | None, typer.Option(help="Rows per step. (default: 32, or what suits the task)")
@@ -88,13 +90,15 @@ def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., No
         from ..hub.request import check_extra
         from ..tasks.benchmark_request import BenchmarkRequest
         from ..tasks.benchmark_run import run_benchmark
-        from ..tasks.report import score_table, write_report
+        from ..tasks.report import score_table, with_saved, write_report
         from ..tasks.run_submission import submit
         from ..tasks.task_mixture import Mixing
 
         check_extra("matplotlib")  # of the report, which comes last
         if (model is None) == (init_from is None):
             raise typer.BadParameter("Give a checkpoint as --model, or as --init-from.")
+        if temperature is not None and multi_task != "temperature":
+            raise typer.BadParameter("--temperature is of --multi-task temperature: give that, or leave it out.")
         if folds and submission is not None:
             raise typer.BadParameter("--submission is of test splits, which --folds does not predict: leave one out.")
         given: dict[str, Any] = {
@@ -108,6 +112,7 @@ def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., No
             **without_options(read_arguments(argument)),
         }
         source = model or init_from
+        given_temperature = {} if temperature is None else {"temperature": temperature}
         request = BenchmarkRequest(
             benchmark,
             source,
@@ -120,11 +125,12 @@ def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., No
             held_out_fraction=calibrate,
             robustness=robustness,
             out_of_domain=read_named("--out-of-domain", out_of_domain, "reviews=reviews.csv"),
-            mixing=None if multi_task is None else Mixing(multi_task, temperature),
+            mixing=None if multi_task is None else Mixing(multi_task, **given_temperature),
         )
         run = run_benchmark(request, task, output_dir, _announce, show_phase)
         if any(result.scores for result in run.results):
-            show_table(score_table(write_report(run.results, output_dir)), title, texts=("size",))
+            reported = with_saved(run.results, output_dir)
+            show_table(score_table(write_report(reported, output_dir)), title, texts=("size",))
             console.print(f"The report lies in {output_dir / 'report.md'}.", markup=False)
         if run.failures:
             failed = "; ".join(f"{of}: {error}" for of, error in run.failures.items())

@@ -125,6 +125,8 @@ def read_named(option: str, definitions: Sequence[str] | None, example: str) -> 
         name, equals, value = definition.partition("=")
         if not name or not equals:
             raise typer.BadParameter(f"{option} {definition!r} lacks a name and '=': write it as {example}.")
+        if name.strip() in values:
+            raise typer.BadParameter(f"{option} gives {name.strip()} twice: leave one out.")
         values[name.strip()] = value
     return values
 

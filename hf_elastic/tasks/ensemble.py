@@ -147,10 +147,11 @@ def find_members(task: str, chosen: str, weight: float = 1.0) -> list[Member]:
     if not found:
         seeds = ", ".join(str(of.seed) for of in results)
         raise FileNotFoundError(f"{chosen}: {run} has {task} of the seeds {seeds}, and not of {seed}.")
-    sizes = [name for name in found[0].costs if size in (None, name)]
-    if not sizes:
-        raise ValueError(f"{chosen}: {run} has no size {size!r} of {task}, but {', '.join(found[0].costs)}.")
-    return [Member(run, result, name, weight) for result in found for name in sizes]
+    members = [Member(run, of, name, weight) for of in found for name in of.costs if size in (None, name)]
+    if not members:
+        sizes = dict.fromkeys(name for of in found for name in of.costs)
+        raise ValueError(f"{chosen}: {run} has no size {size!r} of {task}, but {', '.join(sizes)}.")
+    return members
 
 
 def named_in(chosen: str, names: Sequence[str]) -> list[str]:

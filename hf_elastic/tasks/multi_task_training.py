@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from transformers import DataCollatorForMultipleChoice, set_seed
 
 from ..checkpoints import load_supernet_with_new_head, load_tokenizer
 from ..recipes import TrainingSettings, check_sizes, subnet_configs
+from ..training.data_fingerprint import DataFingerprint
 from ..training.family import FamilyRun, train_family
 from ..training.trainer import ElasticTrainer
 from .averages import mean_score
@@ -147,5 +149,9 @@ def _run_of_task(run: FamilyRun, number: int, data: TaskData, max_length: int) -
     Preprocessing.of(task, tokenizer, max_length).keep_in(model.config)
     collator = collator_for(task.input_format.head, tokenizer)
     trainer = ElasticTrainer(model, run.trainer.args, processing_class=tokenizer, data_collator=collator)
-    trainer.state, trainer.run_record = run.trainer.state, run.record
-    return predicted_run(trainer, data, max_length, run.seconds, run.importance)
+    mixture = run.trainer.train_dataset
+    rows = {f"train ({name})": DataFingerprint.of(part) for name, part in mixture.parts.items()}
+    trainer.state, trainer.run_record = run.trainer.state, replace(run.record, data=rows)
+    others = ", ".join(name for name in mixture.parts if name != task.name)
+    together = f", trained together with {others} ({mixture.mixing.sampling.replace('_', ' ')})"
+    return replace(predicted_run(trainer, data, max_length, run.seconds, run.importance), together=together)

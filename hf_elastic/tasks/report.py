@@ -1,5 +1,6 @@
 """What a family scores on the tasks of a benchmark: a table by task and size, and a picture."""
 
+import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,9 +8,9 @@ from pathlib import Path
 
 from ..hub.table import UNKNOWN, markdown_table, with_unit
 from .averages import BenchmarkAverage, benchmark_average, mean_score
-from .benchmarks import find_task
+from .benchmarks import find_task, tasks_of
 from .seed_ensembles import seed_ensembles
-from .task_result import Scores, SizeCost, TaskResult
+from .task_result import RESULT_NAME, Scores, SizeCost, TaskResult
 
 AVERAGE = "average"
 # A correlation below it is noise about 0, of which no share is given.
@@ -116,6 +117,35 @@ def write_report(results: Sequence[TaskResult], folder: str | Path) -> list[Size
     Path(folder, "report.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     draw_scores(rows, Path(folder, "report.png"), f"{benchmark}: what each size keeps of the largest one's score")
     return rows
+
+
+def with_saved(results: Sequence[TaskResult], folder: str | Path) -> list[TaskResult]:
+    """Adds what earlier runs left in the same folder: other tasks, and further seeds of these that were run alike.
+
+    Args:
+        results: Of one benchmark, the latest.
+        folder: The folder of the runs.
+
+    Returns:
+        All of them, in the order of the benchmark's tasks, then of seeds and folds.
+    """
+    found = {(of.task, of.seed, of.fold): of for of in results}
+    tasks = list(tasks_of(results[0].benchmark))
+    for path in Path(folder).glob(f"*/seed-*/{RESULT_NAME}"):
+        saved = TaskResult.load(path.parent)
+        alike = [of for of in results if of.task == saved.task]
+        if saved.benchmark == results[0].benchmark and (not alike or _alike(saved, alike[0])):
+            found.setdefault((saved.task, saved.seed, saved.fold), saved)
+    return sorted(found.values(), key=lambda of: (tasks.index(of.task), of.seed, of.fold or 0))
+
+
+def _alike(one: TaskResult, other: TaskResult) -> bool:
+    """Whether two results differ in their seeds alone, and in what a seed chooses."""
+    requests = [json.loads(json.dumps(of.request)) for of in (one, other)]
+    for request in requests:
+        request.pop("data", None)  # what is held out for the want of validation rows depends on the seed
+        request.get("settings", {}).pop("seed", None)
+    return requests[0] == requests[1]
 
 
 def draw_scores(rows: Sequence[SizeScore], path: Path, title: str) -> None:

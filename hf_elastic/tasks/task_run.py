@@ -53,6 +53,7 @@ class TaskRun:
         max_length: Tokens to which a text was cut.
         seconds: Time of each phase.
         importance: What the units were ranked by, if they were.
+        together: How it was trained with other tasks, for readers; empty if it was trained alone.
     """
 
     data: TaskData
@@ -62,6 +63,7 @@ class TaskRun:
     max_length: int
     seconds: dict[str, float] = field(default_factory=dict)
     importance: Importance | None = None
+    together: str = ""
 
     @cached_property
     def scores(self) -> Scores:
@@ -129,7 +131,7 @@ class TaskRun:
         values = {size: json.loads(processing.to_json()) for size, processing in self.post_processing.items()}
         (Path(folder) / POST_PROCESSING_NAME).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
         TrainingDetails(
-            dataset=f"{task.title} ({task.benchmark} {task.name})",
+            dataset=f"{task.title} ({task.benchmark} {task.name}){self.together}",
             dataset_id=HUB_IDS[task.benchmark],
             dataset_config=task.name,
             dataset_split=split,

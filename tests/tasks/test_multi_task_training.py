@@ -1,5 +1,6 @@
 """Several tasks trained on one encoder: the model, its steps, and what comes out."""
 
+import json
 import tempfile
 
 import pytest
@@ -108,6 +109,13 @@ def test_all_heads_are_trained_and_saved_as_ordinary_supernets(tmp_path, source,
         assert all(torch.equal(weight, bodies[0][name]) for name, weight in body.items())
         folder = tmp_path / run.data.task.name
         run.save_supernet(folder)
+        record, details = (json.loads((folder / name).read_text()) for name in ("run.json", "training_details.json"))
+        assert {use: of["rows"] for use, of in record["data"].items()} == {
+            f"train ({of.task.name})": len(of.train) for of, _ in tasks
+        }
+        assert all(of["content_hash"] for of in record["data"].values())
+        other = {"stsb": "copa", "copa": "stsb"}[run.data.task.name]
+        assert details["dataset"].endswith(f"trained together with {other} (uniform)")
         again = answer_task(folder, of_task)
         for size, predictions in again.predictions["validation"].items():
             expected = run.predictions["validation"][size].logits

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hf_elastic.tasks.benchmarks import find_task
-from hf_elastic.tasks.report import AVERAGE, score_table, size_scores, write_report
+from hf_elastic.tasks.report import AVERAGE, score_table, size_scores, with_saved, write_report
 from hf_elastic.tasks.task_result import OtherRows, SizeCost, TaskResult
 
 COSTS = {"large": SizeCost(2_000_000, 1_500_000, 8_000_000, 4.0), "small": SizeCost(500_000, 300_000, 1_000_000, 1.5)}
@@ -190,3 +190,24 @@ def test_predictions_alone_are_no_report(tmp_path):
     with pytest.raises(ValueError, match="None of the results has scores"):
         write_report([result_of("ax")], tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_report_has_what_earlier_runs_left(tmp_path):
+    results = {
+        seed: replace(result_of("rte", (0.8, 0.6), seed=seed), request=request_of_seed(seed)) for seed in (1, 2)
+    }
+    other = replace(result_of("rte", (0.8, 0.6), seed=3), request={"settings": {"seed": 3, "learning_rate": 1.0}})
+    for result in (
+        results[1],
+        other,
+        result_of("cola", (0.5, 0.4)),
+        result_of("cb", (0.5, 0.4), benchmark="super_glue"),
+    ):
+        result.save(tmp_path / result.task / f"seed-{result.seed}")
+    found = with_saved([results[2]], tmp_path)
+    assert [(result.task, result.seed) for result in found] == [("cola", 1), ("rte", 1), ("rte", 2)]
+    assert found[2] is results[2]
+
+
+def request_of_seed(seed):
+    return {"settings": {"seed": seed, "learning_rate": 0.1}, "data": {"train": f"hash {seed}"}}
