@@ -58,8 +58,8 @@ def benchmark_command(benchmark: str, name: str, title: str) -> Callable[..., No
             str | None,
             typer.Option(
                 help="Train the tasks on one encoder, with the settings of no task, and let each come: `proportional` "
-                "to its rows, to their `square_root`, `uniform`, by `temperature`, or `dynamic`, the more the farther it "
-                "is from its best."
+                "to its rows, to their `square_root`, `uniform`, by `temperature`, or `dynamic`, the more the farther "
+                "it is from its best."
             ),
         ] = None,
         temperature: Annotated[
