@@ -68,6 +68,8 @@ class SearchRun:
         self.ending: str | None = None
         self.table: LatencyTable | None = None
         self.found: dict[str, Candidate] = {}  # by key
+        if settings.storage is not None:
+            _check_fingerprints(eval_fn, proxy_fn)
         storage, weights = open_storage(settings.storage), weights_fingerprint(model)
         self.metrics = _Scorer(model, eval_fn, ScoreArchive(storage, _name(weights, "metric", eval_fn)))
         self.proxies = proxy_fn and _Scorer(model, proxy_fn, ScoreArchive(storage, _name(weights, "proxy", proxy_fn)))
@@ -316,6 +318,17 @@ class _Scorer:
                 )
             self.archive.add(key, subnet, float(score))
         return self.archive.scores[key]
+
+
+def _check_fingerprints(*functions: Evaluation | None) -> None:
+    """Checks that scores which are kept cannot be taken for those of other data."""
+    for function in functions:
+        if function is not None and not getattr(function, "fingerprint", None):
+            name = getattr(function, "__name__", type(function).__name__)
+            raise ValueError(
+                f"{name} has no fingerprint, so its scores in a storage could be taken for those of other data: set "
+                f"{name}.fingerprint to a text that tells the data and the metric, or give no storage."
+            )
 
 
 def _name(weights: str, kind: str, function: Evaluation) -> str:

@@ -39,7 +39,8 @@ class SearchSettings:
             least one is scored, and one finalist.
         storage (`str` or `Path`, *optional*):
             Where scores are kept, so that a search that was stopped goes on, and another budget need not score the
-            same sizes again: a file (Optuna's journal), or a database as a URL, e.g. `"sqlite:///search.db"`.
+            same sizes again: a file (Optuna's journal), or a database as a URL, e.g. `"sqlite:///search.db"`. The
+            functions then need an attribute `fingerprint`, a text that tells their data and metric.
         seed (`int`, defaults to 42):
             Seed of what is drawn.
 

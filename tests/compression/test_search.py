@@ -22,7 +22,7 @@ class Units:
     """Scores the active size by its units, which later layers have more valuable ones of; counts the calls."""
 
     def __init__(self, sign=1):
-        self.sign, self.calls = sign, 0
+        self.sign, self.calls, self.fingerprint = sign, 0, "units"
 
     def __call__(self, model):
         self.calls += 1
@@ -241,6 +241,8 @@ def test_bad_input_is_named_before_anything_is_scored(supernet, tmp_path):
     ):
         with pytest.raises(error, match=message):
             search(supernet, nobody, **arguments)
+    with pytest.raises(ValueError, match="<lambda> has no fingerprint, so its scores in a storage"):
+        search(supernet, lambda model: 1.0, settings=settings(storage=tmp_path / "search.journal"))
     with pytest.raises(TypeError, match="not an elastic model"):
         search(extract, nobody)
     for values, message in (
