@@ -1,6 +1,7 @@
 """The benchmarks on the command line: tasks of a few rows on a tiny checkpoint, from training to ensembles."""
 
 import json
+import sys
 import zipfile
 
 import datasets
@@ -187,6 +188,14 @@ def test_what_cannot_be_run(capsys, checkpoint, rows, tmp_path, arguments, statu
     found, error = fail(capsys, *given, "-o", tmp_path / "out")
     assert found == status
     assert message in error
+
+
+def test_what_the_report_needs_is_missed_before_a_training(capsys, checkpoint, rows, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    options = ["--model", checkpoint, "--data-dir", rows, *SETTINGS]
+    status, error = fail(capsys, "glue", "--task", "rte", "-o", tmp_path / "out", *options)
+    assert status == 1 and 'needs `matplotlib`: pip install "hf_elastic[export]"' in error
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_ensemble_of_the_seeds_of_a_size(runs, tmp_path):

@@ -59,6 +59,25 @@ def test_every_size_learns_and_every_phase_is_announced_and_timed(tmp_path):
     assert run.evaluate(rows[256:]) == run.metrics
 
 
+def test_sizes_without_the_whole_model_are_fine_tuned_from_it(tmp_path):
+    model, rows = make_fresh_model(), make_learnable_rows(32)
+    small = model.config.subnets["tiny"]
+    model.config.subnets = {"tiny": small}
+    left_out = model.model.layers[1].mlp.down_proj.weight  # by the only size
+    before = left_out.detach().clone()
+    run = train_family(
+        model,
+        arguments(tmp_path),
+        rows,
+        data_collator=pad,
+        finetune_epochs=1,
+        rank_examples=0,
+        compute_metrics=accuracy,
+    )
+    assert 1 not in small.layers and not torch.equal(left_out, before)
+    assert model.config.subnets == {"tiny": small} and run.seconds.keys() >= {"fine-tune", "co-train"}
+
+
 def test_sizes_are_scored_on_the_test_data_if_there_are_some(tmp_path):
     rows = make_learnable_rows(48)
     data = {"train_dataset": rows[:16], "test_dataset": rows[24:], "data_collator": pad, "compute_metrics": accuracy}
